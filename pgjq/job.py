@@ -1,0 +1,146 @@
+"""The words of the contract as values: states, what is enqueued, what is answered.
+
+A job is `queued → processing → completed | failing | failed | cancelled`; `failing → processing`;
+`queued | failing → cancelled`; `failed → queued`. Nothing here does I/O or looks at a clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
+EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+Action = Literal["recovered", "failed", "cancelled"]
+Reason = Literal["lease", "expired"]
+
+STATES: tuple[State, ...] = ("queued", "processing", "failing", "completed", "failed", "cancelled")
+LIVE: frozenset[State] = frozenset(("queued", "processing", "failing"))
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be enqueued, with the options of `enqueue`. `id=None` asks for one to be made."""
+
+    id: str | None
+    payload: Any
+    _: KW_ONLY
+    max_attempts: int | None = None
+    result_ttl: float | timedelta | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    delay: float | timedelta | None = None
+    singleton_key: str | None = None
+    on_failed: Literal["enqueue", "duplicate"] = "enqueue"
+    retry_limit: int | None = None
+    retry_delay: float | timedelta | None = None
+    retry_backoff: bool | None = None
+    retry_delay_max: float | timedelta | None = None
+    expire_in_seconds: float | timedelta | None = None
+    heartbeat_seconds: float | timedelta | None = None
+    retention_seconds: float | timedelta | None = None
+    delete_after_seconds: float | timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueResult:
+    """What became of an enqueue. A duplicate is an answer, not an error."""
+
+    status: Literal["queued", "duplicate", "completed"]
+    id: str
+    existing_state: State | None = None
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """What became of a cancel."""
+
+    status: Literal["cancelled", "not_found", "processing", "completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why a run failed, as far as text can tell."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Everything that is known of one job."""
+
+    id: str
+    queue: str
+    state: State
+    created_at: datetime
+    attempts: int
+    max_attempts: int
+    result: Any = None
+    error: JobError | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    locked_until: datetime | None = None
+    worker: str | None = None
+    lease: int = 0
+    stalled: int = 0
+    singleton_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """How many jobs of a queue are in which state, at one moment; `queued = ready + deferred`."""
+
+    name: str
+    queued: int = 0
+    deferred: int = 0
+    ready: int = 0
+    processing: int = 0
+    failing: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    total: int = 0
+    oldest_ready_age: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as people see it. Nothing that holds jobs depends on this record."""
+
+    id: str
+    queues: tuple[str, ...]
+    started_at: datetime
+    last_seen: datetime
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a job; what does not apply is None."""
+
+    name: EventName
+    queue: str
+    id: str
+    at: datetime
+    attempts: int | None = None
+    result: Any = None
+    error: JobError | None = None
+    count: int | None = None
+    action: Action | None = None
+    reason: Reason | None = None
+
+
+def content_id(payload: Any) -> str:
+    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON."""
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

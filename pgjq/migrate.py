@@ -1,0 +1,138 @@
+"""Bringing a database to the schema that this code speaks.
+
+The revisions are alembic's, in `migrations/`; each is a thin file that runs SQL from `sql/`. `migrate()` and the command
+line run them without a configuration file; `alembic upgrade head` in a checkout runs the very same; and an alembic
+project of one's own can take them in as a branch (`docs/migrations.md`). Any number of processes may migrate one
+database at the same time: an advisory lock lets one work and the others find it done.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgjq.errors import SchemaError, StorageUnavailableError
+from pgjq.options import invalid
+from pgjq.storage.postgres.queries import check_schema_name, read, resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alembic.config import Config
+    from sqlalchemy.engine import Engine
+
+DRIVER = "postgresql+psycopg"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a database stands: its revision (None: no schema), and the newest that this code has."""
+
+    current: str | None
+    head: str
+
+
+def migrate(conninfo: str, schema: str = "pgjq", revision: str = "head") -> None:
+    """Upgrade the schema in a database to `revision`; safe to call at every start, by every process."""
+    _run(conninfo, schema, "upgrade", revision)
+
+
+def downgrade(conninfo: str, schema: str = "pgjq", revision: str = "base") -> None:
+    """Take the schema back to an older revision. `base` removes every job with it."""
+    _run(conninfo, schema, "downgrade", revision)
+
+
+def status(conninfo: str, schema: str = "pgjq") -> Status:
+    """Tell which revision a database has, and which one it should have."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    head = ScriptDirectory.from_config(_config(check_schema_name(schema))).get_current_head()
+    with _engine(conninfo) as engine, engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
+        return Status(context.get_current_revision(), str(head))
+
+
+def statements(schema: str = "pgjq", revision: str = "head") -> str:
+    """Return the SQL that an upgrade of an empty database would run, for a reviewer or for psql."""
+    from alembic import command
+
+    config = _config(check_schema_name(schema))
+    config.output_buffer = io.StringIO()
+    command.upgrade(config, revision, sql=True)
+    return config.output_buffer.getvalue()
+
+
+def run_sql(path: str) -> None:
+    """Run a file below `sql/` inside a revision, in the schema that this migration is for."""
+    from alembic import op
+
+    op.execute(read(path, current_schema()))
+
+
+def current_schema() -> str:
+    """Name the schema that the running migration is for: the option `pgjq_schema` of alembic's configuration."""
+    from alembic import context
+
+    return check_schema_name(context.config.get_main_option("pgjq_schema") or "pgjq")
+
+
+def versions_path() -> str:
+    """Return the folder of the revisions, for `version_locations` in an alembic project of one's own."""
+    return str(resources("migrations") / "versions")
+
+
+def sqlalchemy_url(conninfo: str) -> Any:
+    """Turn a libpq connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+    from sqlalchemy.engine import URL
+
+    try:
+        parameters = conninfo_to_dict(conninfo)
+    except ProgrammingError as error:
+        raise invalid(f"this is not a PostgreSQL connection string: {error}") from error
+    return URL.create(DRIVER, query={name: str(value) for name, value in parameters.items()})
+
+
+def _config(schema: str) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(resources("migrations")))
+    config.set_main_option("path_separator", "os")
+    # ConfigParser would read a percent sign as the start of a reference.
+    config.set_main_option("pgjq_schema", schema.replace("%", "%%"))
+    return config
+
+
+def _run(conninfo: str, schema: str, verb: str, revision: str) -> None:
+    from alembic import command
+    from alembic.util import CommandError
+
+    config = _config(check_schema_name(schema))
+    try:
+        with _engine(conninfo) as engine, engine.connect() as connection:
+            config.attributes["connection"] = connection
+            getattr(command, verb)(config, revision)
+    except CommandError as error:
+        message = f"the database has a revision that this version of pgjq does not know; upgrade pgjq ({error})"
+        raise SchemaError(message) from error
+
+
+@contextmanager
+def _engine(conninfo: str) -> Iterator[Engine]:
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
+    try:
+        yield engine
+    except OperationalError as error:
+        message = f"cannot migrate: {error.orig}"
+        raise StorageUnavailableError(message) from error
+    finally:
+        engine.dispose()

@@ -1,0 +1,50 @@
+"""From a URL to a storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pgjq.embedded import EmbeddedServer
+from pgjq.migrate import migrate
+from pgjq.options import invalid
+from pgjq.storage.memory import MemoryStorage
+from pgjq.storage.postgres.storage import PostgresStorage
+
+if TYPE_CHECKING:
+    from pgjq.storage.base import Storage
+
+SCHEMES = "postgresql://, memory:, embedded: or embedded:///directory"
+
+
+def open_storage(url: str) -> Storage:
+    """Make the storage that a URL names; nothing is opened before its first use, but for `embedded:`.
+
+    `embedded:` starts a real PostgreSQL (extra `embedded`) in the user's data directory, or in the directory that is
+    named, and migrates it. It stops when the storage is closed and no other process uses it.
+    """
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise invalid(f"a storage's URL must be a str, not {type(url).__name__}")
+    match urlsplit(url).scheme:
+        case "postgresql" | "postgres":
+            return PostgresStorage(url)
+        case "memory":
+            return MemoryStorage()
+        case "embedded":
+            return _EmbeddedStorage(urlsplit(url).path)
+        case scheme:
+            raise invalid(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
+
+
+class _EmbeddedStorage(PostgresStorage):
+    """A PostgreSQL that is ours to start, to migrate and to leave."""
+
+    def __init__(self, path: str) -> None:
+        self._server = EmbeddedServer.start(Path(unquote(path)) if path else None)
+        migrate(self._server.conninfo)
+        super().__init__(self._server.conninfo)
+
+    def close(self) -> None:
+        super().close()
+        self._server.stop()

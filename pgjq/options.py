@@ -1,0 +1,245 @@
+"""What callers pass in, checked and resolved, before anything is written.
+
+Every public method turns its arguments into these values first, so that a bad one is a `ValidationError` in the
+caller's hands and never an aborted transaction in the caller's database. Durations are seconds or `timedelta`s and end
+as `float` seconds; the longest that counts is a century, which no deployment will tell from "for ever".
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from pgjq.errors import ValidationError
+from pgjq.job import STATES, NewJob, State
+
+LONGEST: Final = 100 * 365.25 * 86400.0
+SHORT_MAX: Final = 32767
+ID_LENGTH: Final = 512
+QUEUE_LENGTH: Final = 128
+RESULT_TTL: Final = 3600.0
+MAX_ATTEMPTS: Final = 3
+RETENTION_SECONDS: Final = 14 * 86400.0
+DELETE_AFTER_SECONDS: Final = 7 * 86400.0
+
+OnFailed = Literal["enqueue", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a job brings along for later: how it is retried, how long an attempt and a record may last.
+
+    None means "not set": the queue's definition decides, and then the worker's policy or the default.
+    """
+
+    retry_delay: float | None = None
+    retry_backoff: bool | None = None
+    retry_delay_max: float | None = None
+    expire_in_seconds: float | None = None
+    heartbeat_seconds: float | None = None
+    retention_seconds: float | None = None
+    delete_after_seconds: float | None = None
+
+    def set_values(self) -> dict[str, Any]:
+        """Only what was set."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+
+
+PLAIN: Final = JobOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The resolved options of an enqueue. Jobs of one batch mostly share one of these."""
+
+    result_ttl: float = RESULT_TTL
+    max_attempts: int | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    delay: float = 0.0
+    singleton_key: str | None = None
+    on_failed: OnFailed = "enqueue"
+    options: JobOptions = PLAIN
+
+
+class Submission(NamedTuple):
+    """One job on its way into a storage. A tuple, because a batch makes a million of them."""
+
+    id: str
+    payload: bytes
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs `find` returns: in the order of their enqueueing, `limit` at a time, after the one named last."""
+
+    queue: str | None = None
+    state: State | None = None
+    created_before: datetime | None = None
+    created_after: datetime | None = None
+    singleton_key: str | None = None
+    after: int = 0
+    limit: int = 100
+
+
+def invalid(message: str) -> ValidationError:
+    """Make the error, for `raise invalid(…)`."""
+    return ValidationError(message)
+
+
+def check_id(job_id: Any) -> str:
+    """Return the id if any storage can hold it."""
+    if type(job_id) is str and 0 < len(job_id) <= ID_LENGTH and "\0" not in job_id and _is_unicode(job_id):
+        return job_id
+    if not isinstance(job_id, str):
+        raise invalid(f"a job's id must be a str, not {type(job_id).__name__}")
+    if not job_id:
+        raise invalid("a job's id must not be empty; pass None to have one made")
+    if len(job_id) > ID_LENGTH:
+        raise invalid(f"a job's id must not be longer than {ID_LENGTH} characters; this one has {len(job_id)}")
+    if "\0" in job_id:
+        raise invalid("a job's id must not hold a NUL character")
+    if not _is_unicode(job_id):
+        raise invalid("a job's id must be valid Unicode; this one holds a lone surrogate")
+    return str(job_id)
+
+
+def check_queue(name: Any) -> str:
+    """Return the queue's name if any storage can hold it."""
+    if not isinstance(name, str):
+        raise invalid(f"a queue's name must be a str, not {type(name).__name__}")
+    if not name or len(name) > QUEUE_LENGTH:
+        raise invalid(f"a queue's name must have 1 to {QUEUE_LENGTH} characters; this one has {len(name)}")
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in name) or not _is_unicode(name):  # noqa: PLR2004
+        raise invalid("a queue's name must not hold control characters or lone surrogates")
+    return name
+
+
+def check_state(state: Any) -> State:
+    """Return the state if it is one."""
+    if state not in STATES:
+        raise invalid(f"state must be one of {', '.join(STATES)}, not {state!r}")
+    return state
+
+
+def seconds(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
+    """Read a duration: a finite number of seconds or a `timedelta`, above or at least a bound."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise invalid(f"{name} must be a number of seconds or a timedelta, not {type(value).__name__}")
+    if not math.isfinite(value):
+        raise invalid(f"{name} must be finite, not {value}")
+    if above is not None and value <= above:
+        raise invalid(f"{name} must be more than {above:g}, not {value:g}")
+    if at_least is not None and value < at_least:
+        raise invalid(f"{name} must be at least {at_least:g}, not {value:g}")
+    return min(float(value), LONGEST)
+
+
+def moment(name: str, value: Any) -> datetime:
+    """Read a point in time: an aware `datetime`."""
+    if not isinstance(value, datetime):
+        raise invalid(f"{name} must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise invalid(f"{name} must say its time zone: this datetime is naive (datetime.now(timezone.utc) is aware)")
+    return value
+
+
+def whole(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
+    """Read a whole number between two bounds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(f"{name} must be a whole number, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise invalid(f"{name} must be between {low} and {high}, not {value}")
+    return value
+
+
+def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> NewJob:
+    """Build a NewJob; an option that does not exist is a ValidationError with the list of those that do."""
+    try:
+        return NewJob(job_id, payload, **options)
+    except TypeError as error:
+        known = [f.name for f in fields(NewJob)][2:]
+        unknown = sorted(set(options) - set(known))
+        raise invalid(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
+
+
+def settings(job: NewJob, default_ttl: float = RESULT_TTL) -> Settings:
+    """Check and resolve a job's options."""
+    if job.run_at is not None and job.delay is not None:
+        raise invalid("pass run_at or delay, not both")
+    if job.on_failed not in get_args(OnFailed):
+        raise invalid(f'on_failed must be "enqueue" or "duplicate", not {job.on_failed!r}')
+    return Settings(
+        result_ttl=default_ttl if job.result_ttl is None else seconds("result_ttl", job.result_ttl, above=0),
+        max_attempts=_max_attempts(job),
+        priority=whole("priority", job.priority, -SHORT_MAX),
+        run_at=None if job.run_at is None else moment("run_at", job.run_at),
+        delay=0.0 if job.delay is None else seconds("delay", job.delay, at_least=0),
+        singleton_key=None if job.singleton_key is None else _check_key(job.singleton_key),
+        on_failed=job.on_failed,
+        options=_job_options(job),
+    )
+
+
+def make_ids() -> Iterator[str]:
+    """Yield ids that nobody else makes: time first, so that neighbours in time are neighbours in an index.
+
+    48 bits of milliseconds and 64 random ones, then a counter for the rest of this batch: unique like a UUID, and a
+    hundred times cheaper than one random draw for each job of a million.
+    """
+    stem = f"{int(time.time() * 1000):012x}{os.urandom(8).hex()}"
+    counter = 0
+    while True:
+        yield f"{stem}{counter:08x}"
+        counter += 1
+
+
+def _max_attempts(job: NewJob) -> int | None:
+    attempts = None if job.max_attempts is None else whole("max_attempts", job.max_attempts, 1)
+    if job.retry_limit is None:
+        return attempts
+    limit = whole("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
+    if attempts is not None and attempts != limit + 1:
+        raise invalid(f"max_attempts={attempts} and retry_limit={limit} disagree: max_attempts is retry_limit + 1")
+    return limit + 1
+
+
+def _job_options(job: NewJob) -> JobOptions:
+    def optional(name: str, at_least: float) -> float | None:
+        value = getattr(job, name)
+        return None if value is None else seconds(name, value, at_least=at_least)
+
+    if job.retry_backoff is not None and not isinstance(job.retry_backoff, bool):
+        raise invalid("retry_backoff must be True or False")
+    options = JobOptions(
+        retry_delay=optional("retry_delay", 0),
+        retry_backoff=job.retry_backoff,
+        retry_delay_max=optional("retry_delay_max", 0),
+        expire_in_seconds=optional("expire_in_seconds", 1),
+        heartbeat_seconds=optional("heartbeat_seconds", 10),
+        retention_seconds=optional("retention_seconds", 1),
+        delete_after_seconds=optional("delete_after_seconds", 0),
+    )
+    return PLAIN if options == PLAIN else options
+
+
+def _check_key(key: Any) -> str:
+    if not isinstance(key, str) or not 0 < len(key) <= ID_LENGTH or "\0" in key or not _is_unicode(key):
+        raise invalid(f"singleton_key must be a str of 1 to {ID_LENGTH} characters without NUL")
+    return key
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

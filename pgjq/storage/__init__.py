@@ -1,0 +1,1 @@
+"""The port (`base`) and its adapters. An adapter knows nothing of another."""

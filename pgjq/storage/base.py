@@ -1,0 +1,230 @@
+"""The port: what pgjq asks of a storage.
+
+It is cut at the operation, not at the query, and shaped for batches. Three rules hold for every storage:
+
+* **One clock.** Every deadline is set and compared by the storage's own clock, never by a caller's.
+* **Fencing.** Each claim raises the job's lease number. Whatever ends or extends a run names the lease it holds; a
+  write under an old lease changes nothing and is reported back.
+* **Atomic operations.** An operation is done or it is not; any number of callers may make the same one at once.
+
+A `Storage` is what users construct and share. It hands out `Operations` in two colours from one source: coroutines that
+await, or coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance` is this
+contract as a test suite, for storages written elsewhere, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pgjq.options import PLAIN, JobOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from pgjq.blocking import Colour
+    from pgjq.job import Action, CancelResult, EnqueueResult, Event, JobStatus, QueueStats, Reason, State, WorkerInfo
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobFilter, Submission
+    from pgjq.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a storage can promise; `docs/storages.md` shows them side by side."""
+
+    durable: bool
+    processes: bool
+    machines: bool
+    transactions: bool
+    leader_election: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to end one run of one job. `key` is the storage's own name for the job."""
+
+    queue: str
+    id: str
+    number: int
+    key: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job in a worker's hands."""
+
+    lease: Lease
+    payload: bytes
+    attempts: int
+    max_attempts: int
+    created_at: datetime
+    lease_seconds: float | None
+    expire_seconds: float | None
+    checkpoint: bytes | None = None
+    options: JobOptions = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a run ended, under which lease."""
+
+    lease: Lease
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The state a settlement led to: `cancelled` where a wish to cancel came first, None where the lease was lost."""
+
+    lease: Lease
+    state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a heartbeat learned. A lease in neither list was renewed."""
+
+    lost: list[Lease]
+    cancel_requested: list[Lease]
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """A stalled job and what became of it."""
+
+    queue: str
+    id: str
+    count: int
+    attempts: int
+    action: Action
+    reason: Reason
+
+
+class Subscription(Protocol):
+    """A stream of events; bounded, so a slow reader loses the oldest and `dropped` counts them."""
+
+    dropped: int
+
+    async def next(self, timeout: float) -> list[Event]:
+        """Wait up to `timeout` seconds for something to happen; an empty list when nothing did."""
+        ...
+
+    async def close(self) -> None:
+        """Stop listening."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Walk the events until the subscription is closed."""
+        ...
+
+
+class Operations(Protocol):
+    """The operations, in one colour."""
+
+    async def enqueue(
+        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """Add jobs whose ids are free, all of them or, on an error, none; answer one result for each, in order.
+
+        `made_ids` says that every id was made a moment ago, so that none of them can be taken. A cached result comes
+        back as the bytes it was stored as.
+        """
+        ...
+
+    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """End runs, each only if its lease is still the job's."""
+        ...
+
+    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+        """Move `locked_until` ahead for every lease that is still held."""
+        ...
+
+    async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
+        """Keep a value for the next run, if the lease still holds; say whether it did."""
+        ...
+
+    async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
+        """Take back jobs whose deadline passed, the most overdue first."""
+        ...
+
+    async def next_deadline(self) -> float | None:
+        """Seconds until the next processing job's deadline passes (below 0: overdue); None when there is none."""
+        ...
+
+    async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
+        """Withdraw a job that is not running; with `active`, ask a running one to end."""
+        ...
+
+    async def retry(self, queue: str, job_id: str) -> JobStatus | None:
+        """Put a failed or cancelled job back with all its attempts; None if there is no such job."""
+        ...
+
+    async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Forget jobs that are not running, and their ids; return how many."""
+        ...
+
+    async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+        """Look jobs up. Results are bytes, and gone once their time to live has passed."""
+        ...
+
+    async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+        """List jobs in the order they were enqueued, and where to go on (None: that was all)."""
+        ...
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Count a queue's jobs by state, now."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """List the workers that were seen lately."""
+        ...
+
+    async def prune(self, *, limit: int = 1000) -> int:
+        """Remove up to `limit` records whose time has passed; return how many."""
+        ...
+
+    async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
+        """Become, or prove still to be, the only leader in `role`; the office lapses `ttl` seconds after the last call.
+
+        Raises UnsupportedError where the storage has no leaders.
+        """
+        ...
+
+    async def resign(self, role: str, candidate: str) -> None:
+        """Leave the office at once."""
+        ...
+
+    async def subscribe(self, queue: str | None = None) -> Subscription:
+        """Listen to the events of one queue or of all; what happens after this returns is heard."""
+        ...
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
+        """Sleep until one of the queues may have a job to claim, at the longest `timeout` seconds; say whether one may."""
+        ...
+
+    async def close(self) -> None:
+        """Close what this colour holds here: in the async one, the connections of the running event loop."""
+        ...
+
+
+class Storage(Protocol):
+    """What users construct. It opens on first use, and `close` ends all of it."""
+
+    @property
+    def promises(self) -> Promises:
+        """What this storage can promise."""
+        ...
+
+    def operations(self, colour: Colour) -> Operations:
+        """Return the operations in one colour."""
+        ...
+
+    def close(self) -> None:
+        """Close everything that this storage opened."""
+        ...

@@ -1,0 +1,112 @@
+"""A bounded box between whoever learns of something, on any thread, and whoever waits for it, in either colour.
+
+The box never blocks the one who puts: when it is full the oldest item goes, and `dropped` counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pgjq.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from pgjq.blocking import Colour
+    from pgjq.job import Event
+
+T = TypeVar("T")
+
+CAPACITY = 10_000
+
+
+class Mailbox(Generic[T]):
+    """Made by the one who waits, in the colour it waits in."""
+
+    def __init__(self, colour: Colour, capacity: int = CAPACITY) -> None:
+        self.dropped = 0
+        self.closed = False
+        self._items: deque[T] = deque(maxlen=capacity)
+        self._changed = threading.Condition()
+        self._loop = asyncio.get_running_loop() if colour == "async" else None
+        self._awaited = asyncio.Event() if colour == "async" else None
+
+    def put(self, item: T) -> None:
+        """Add an item, from any thread."""
+        with self._changed:
+            self.dropped += len(self._items) == self._items.maxlen
+            self._items.append(item)
+        self._tell()
+
+    def close(self) -> None:
+        """Tell the one who waits that nothing more will come, from any thread."""
+        self.closed = True
+        self._tell()
+
+    async def take(self, timeout: float) -> list[T]:
+        """Wait up to `timeout` seconds for items, and take all that are there; none is an empty list."""
+        if self._awaited is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._items or self.closed, timeout)
+        elif not self._items and not self.closed:
+            self._awaited.clear()
+            try:
+                await asyncio.wait_for(self._awaited.wait(), timeout)
+            except TimeoutError:
+                return []
+        with self._changed:
+            taken = list(self._items)
+            self._items.clear()
+        if self.closed and not taken:
+            message = "this storage has been closed"
+            raise StorageError(message)
+        return taken
+
+    def _tell(self) -> None:
+        if self._loop is None or self._awaited is None:
+            with self._changed:
+                self._changed.notify_all()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._awaited.set)
+
+
+class MailSubscription:
+    """Events that arrive in a mailbox, until it is closed."""
+
+    def __init__(self, box: Mailbox[Event], leave: Callable[[], None]) -> None:
+        self._box = box
+        self._leave = leave
+        self._left = False
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost because nobody took them."""
+        return self._box.dropped
+
+    async def next(self, timeout: float) -> list[Event]:
+        """Wait for events."""
+        return await self._box.take(timeout)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if not self._left:
+            self._left = True
+            self._leave()
+            self._box.close()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Walk the events until this is closed."""
+        while not self._left:
+            try:
+                events = await self._box.take(1.0)
+            except StorageError:
+                if self._left:
+                    return
+                raise
+            for event in events:
+                yield event
+
+

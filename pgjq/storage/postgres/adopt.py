@@ -1,0 +1,115 @@
+"""Somebody else's connection: enqueueing inside the caller's own transaction.
+
+A psycopg connection is used as it is. SQLAlchemy's sessions and connections, and Django's connections, run the statement
+themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits, rolls back or
+changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy and Django are recognised
+without being imported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from pgjq.errors import StorageError
+from pgjq.options import invalid
+from pgjq.storage.postgres.failures import translate
+from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Rows, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from pgjq.blocking import Colour
+    from pgjq.storage.postgres.queries import Queries
+
+WANTED = (
+    "connection must be a psycopg Connection or AsyncConnection, a SQLAlchemy Session, Connection, AsyncSession or "
+    "AsyncConnection, or a Django connection"
+)
+
+
+def adopt(connection: Any, colour: Colour, queries: Queries) -> Session:
+    """Wrap the caller's connection, if it fits the colour of the call."""
+    session, its_colour = _recognise(connection, queries)
+    if its_colour != colour:
+        call = "await AsyncClient" if its_colour == "async" else "Client"
+        raise invalid(f"this is {'an async' if its_colour == 'async' else 'a blocking'} connection: use it with {call}")
+    return session
+
+
+def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
+    if isinstance(connection, psycopg.Connection):
+        return BlockingSession(connection, queries), "blocking"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(connection, psycopg.AsyncConnection):
+        return AsyncSession(connection, queries), "async"  # pyright: ignore[reportUnknownArgumentType]
+    roots = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
+    if roots & {"sqlalchemy.AsyncSession", "sqlalchemy.AsyncConnection", "sqlalchemy.async_scoped_session"}:
+        return _AsyncAlchemy(connection, queries), "async"
+    if roots & {"sqlalchemy.Session", "sqlalchemy.Connection", "sqlalchemy.scoped_session"}:
+        return _Alchemy(connection, queries), "blocking"
+    if getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor"):
+        return _Django(connection, queries), "blocking"
+    raise invalid(f"{WANTED}, not {type(connection).__name__}")
+
+
+class _Adopted:
+    """What the three have in common: one statement, no copying, no transactions of our own."""
+
+    can_copy = False
+
+    def __init__(self, connection: Any, queries: Queries) -> None:
+        self._connection = connection
+        self._queries = queries
+
+    async def copy(self, name: str, pieces: Iterable[str]) -> None:
+        message = f"{type(self._connection).__name__} cannot {name} {pieces}; ask can_copy first"
+        raise StorageError(message)
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        return _Callers()
+
+
+class _Alchemy(_Adopted):
+    async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
+        from sqlalchemy import text
+        from sqlalchemy.exc import DBAPIError
+
+        try:
+            return [tuple(row) for row in self._connection.execute(text(self._queries.text(name)), params)]
+        except DBAPIError as error:
+            raise _unwrapped(error) from error
+
+
+class _AsyncAlchemy(_Adopted):
+    async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
+        from sqlalchemy import text
+        from sqlalchemy.exc import DBAPIError
+
+        try:
+            return [tuple(row) for row in await self._connection.execute(text(self._queries.text(name)), params)]
+        except DBAPIError as error:
+            raise _unwrapped(error) from error
+
+
+class _Django(_Adopted):
+    async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
+        with self._connection.cursor() as cursor:
+            cursor.execute(self._queries.psycopg(name).decode(), params)
+            return list(cursor.fetchall())
+
+
+class _Callers:
+    """The transaction is the caller's; entering and leaving it does nothing."""
+
+    async def __aenter__(self) -> object:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+
+def _unwrapped(error: Any) -> Exception:
+    cause = error.orig
+    return translate(cause) if isinstance(cause, psycopg.Error) else StorageError(str(cause or error))

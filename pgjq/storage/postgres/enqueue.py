@@ -1,0 +1,159 @@
+"""Putting jobs in: by one function call, or, for many jobs with ids that were just made, by COPY.
+
+The function deduplicates and works on any connection. A made id cannot be taken, so a batch of those needs no
+deduplication and is copied straight into the tables; the numbers that give the jobs their order are drawn first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.job import EnqueueResult
+from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, Settings
+from pgjq.storage.postgres import literals, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pgjq.options import Submission
+    from pgjq.storage.postgres.session import Rows, Session
+
+CHUNK: Final = 5_000
+COPY_FROM: Final = 100
+
+
+async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, made_ids: bool) -> list[EnqueueResult]:
+    """Add jobs, all or none."""
+    shared = _shared_settings(jobs)
+    if made_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
+        await _copy(session, queue, jobs, shared)
+        return [EnqueueResult("queued", job.id) for job in jobs]
+    if len(jobs) <= CHUNK:
+        refused = await _call(session, queue, jobs, None)
+    else:
+        refused = await _call_in_chunks(session, queue, jobs)
+    return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
+
+
+def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
+    """Return the settings that all the jobs share and that leave them ready to run, if so."""
+    first = jobs[0].settings if jobs else None
+    if first is None or first.run_at is not None or first.delay > 0:
+        return None
+    return first if all(job.settings is first for job in jobs) else None
+
+
+async def _call(
+    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None
+) -> dict[int, EnqueueResult]:
+    """Call the function; answer for those that were not added, by their index."""
+    if not jobs:
+        return {}
+    common, own = _spread(jobs)
+    params: dict[str, Any] = {
+        "queue": queue,
+        "ids": literals.texts(job.id for job in jobs),
+        "payloads": literals.blobs(job.payload for job in jobs),
+        "common": json.dumps(common),
+        "own": own,
+        "seqs": None if seqs is None else literals.numbers(seqs),
+    }
+    return _answers(jobs, await session.fetch("enqueue", params))
+
+
+async def _call_in_chunks(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
+    """Call the function chunk by chunk in one transaction.
+
+    The numbers are drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks are
+    taken in the order of the ids, and two such calls cannot deadlock.
+    """
+    order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
+    refused: dict[int, EnqueueResult] = {}
+    async with session.transaction():
+        seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0][2]
+        for start in range(0, len(order), CHUNK):
+            part = order[start : start + CHUNK]
+            answers = await _call(session, queue, [jobs[n] for n in part], [seqs[n] for n in part])
+            refused |= {part[n]: answer for n, answer in answers.items()}
+    return refused
+
+
+async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> None:
+    async with session.transaction():
+        queue_id, at, seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0]
+        await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
+        await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
+        await session.fetch("announce", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)})
+
+
+def _body_rows(
+    jobs: Sequence[Submission], queue_id: int, at: str, seqs: Sequence[int], shared: Settings
+) -> Iterator[str]:
+    options = shared.options.set_values()
+    tail = f"{at}\t{_field(json.dumps(options)) if options else _NULL}\n"
+    for start in range(0, len(jobs), CHUNK):
+        part = zip(seqs[start : start + CHUNK], jobs[start : start + CHUNK], strict=True)
+        yield "".join([f"{seq}\t{queue_id}\t{job.id}\t\\\\x{job.payload.hex()}\t{tail}" for seq, job in part])
+
+
+def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> Iterator[str]:
+    key = _NULL if shared.singleton_key is None else _field(shared.singleton_key)
+    keep = shared.options.delete_after_seconds
+    tail = "\t".join(
+        str(value)
+        for value in (
+            queue_id,
+            at,
+            "t",
+            -shared.priority,
+            shared.max_attempts or MAX_ATTEMPTS,
+            shared.result_ttl,
+            DELETE_AFTER_SECONDS if keep is None else keep,
+            key,
+        )
+    )
+    for start in range(0, len(seqs), CHUNK):
+        yield "".join([f"{seq}\t{tail}\n" for seq in seqs[start : start + CHUNK]])
+
+
+def _spread(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
+    """Split the jobs' settings into what most of them share and what the others differ in."""
+    if all(job.settings is jobs[0].settings for job in jobs):
+        return _spoken(jobs[0].settings), None
+    (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
+    nothing = dict.fromkeys(_SPOKEN)
+    own = [None if job.settings == usual else nothing | _spoken(job.settings) for job in jobs]
+    return _spoken(usual), literals.objects(own)
+
+
+_SPOKEN: Final = ("result_ttl", "max_attempts", "priority", "run_at", "delay", "singleton_key", "on_failed", "options")
+_NULL: Final = "\\N"
+
+
+def _spoken(settings: Settings) -> dict[str, Any]:
+    """Write settings as the function reads them: only what was set."""
+    values: dict[str, Any] = {
+        "result_ttl": settings.result_ttl,
+        "max_attempts": settings.max_attempts,
+        "priority": settings.priority or None,
+        "run_at": None if settings.run_at is None else settings.run_at.isoformat(),
+        "delay": settings.delay or None,
+        "singleton_key": settings.singleton_key,
+        "on_failed": None if settings.on_failed == "enqueue" else settings.on_failed,
+        "options": settings.options.set_values() or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
+    return {
+        n - 1: EnqueueResult(status, jobs[n - 1].id, rows.state_name(state), result)
+        for n, status, state, result in refused
+    }
+
+
+def _field(text: str) -> str:
+    """Write a field of COPY's text format."""
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

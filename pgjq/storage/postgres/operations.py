@@ -1,0 +1,314 @@
+"""The operations on PostgreSQL, in both colours from one source.
+
+An operation is one statement of `sql/queries`, with its own guarantees in its header, run on a connection of the pool in
+autocommit; this module turns values into parameters and rows into values. Only enqueueing may happen on somebody else's
+connection, and only a batch of copies is a transaction of more than one statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+
+
+from pgjq.errors import StorageError
+from pgjq.job import CancelResult
+from pgjq.options import RETENTION_SECONDS
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.mailbox import Mailbox, MailSubscription
+from pgjq.storage.postgres import literals, rows
+from pgjq.storage.postgres.adopt import adopt
+from pgjq.storage.postgres.enqueue import enqueue
+from pgjq.storage.postgres.failures import TRANSIENT
+from pgjq.storage.postgres.listen import EVENTS, WAKE, Listener, Notice, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pgjq.blocking import Colour
+    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, WorkerInfo
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobFilter, Submission
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Claimed, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.postgres.leader import Offices
+    from pgjq.storage.postgres.pool import Pool
+    from pgjq.storage.postgres.queries import Queries
+    from pgjq.storage.postgres.session import Rows
+
+R = TypeVar("R")
+
+TRIES = 5
+WORKER_LAPSES = 60.0
+# A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
+# twice soon after falling asleep, then seldom.
+LOOK_AGAIN = (0.05, 0.25, 2.0)
+
+
+class PostgresOperations:
+    """The operations, in the colour of the pool."""
+
+    def __init__(self, colour: Colour, pool: Pool, queries: Queries, listener: Listener, offices: Offices) -> None:
+        self._colour: Colour = colour
+        self._pool = pool
+        self._queries = queries
+        self._listener = listener
+        self._offices = offices
+        self._worker_ids: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    async def enqueue(
+        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """See `Operations`. On the caller's connection nothing is tried twice: its transaction is the caller's."""
+        if connection is None:
+            for _ in range(TRIES):
+                try:
+                    async with self._pool.session() as session:
+                        return await enqueue(session, queue, jobs, made_ids=made_ids)
+                except StorageError as error:
+                    if not isinstance(error.__cause__, TRANSIENT):
+                        raise
+        else:
+            session = adopt(connection, self._colour, self._queries)
+            await self._pool.check()
+            return await enqueue(session, queue, jobs, made_ids=made_ids)
+        message = f"gave up enqueueing after {TRIES} deadlocks"
+        raise StorageError(message)
+
+    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        """See `Operations`."""
+        number = await self._number_of(worker, tuple(queues))
+        await self._fetch("promote")
+        taken: list[Claimed] = []
+        for queue in queues:
+            if len(taken) == limit:
+                break
+            params = _claim_params(queue, number, limit - len(taken), policy)
+            taken += [rows.claimed(queue, row) for row in await self._fetch("claim", params)]
+        return taken
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        if not settlements:
+            return []
+        ordered = sorted(settlements, key=lambda s: s.lease.key)
+        columns = [_settle_row(s.outcome) for s in ordered]
+        params = _lease_params([s.lease for s in ordered]) | {
+            "states": literals.numbers(c[0] for c in columns),
+            "results": literals.blobs(c[1] for c in columns),
+            "errors": literals.texts(c[2] for c in columns),
+            "delays": literals.numbers(c[3] for c in columns),
+        }
+        states = {seq: rows.state_name(state) for seq, state, *_ in await self._fetch("settle", params)}
+        return [Settled(s.lease, states.get(s.lease.key[1])) for s in settlements]
+
+    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+        """See `Operations`."""
+        await self._fetch("seen", {"worker": worker, "queues": []})
+        held = dict(await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda held: held.key))))
+        return Pulse(
+            lost=[lease for lease in leases if lease.key[1] not in held],
+            cancel_requested=[lease for lease in leases if held.get(lease.key[1])],
+        )
+
+    async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
+        """See `Operations`."""
+        queue_id, seq = lease.key
+        params = {"queue_id": queue_id, "seq": seq, "lease": lease.number, "checkpoint": checkpoint}
+        return bool(await self._fetch("save_checkpoint", params))
+
+    async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
+        """See `Operations`."""
+        found = await self._fetch("reap", {"limit": limit, "stale_age": float(stale_age)})
+        return [rows.reaped(row) for row in found]
+
+    async def next_deadline(self) -> float | None:
+        """See `Operations`."""
+        return (await self._fetch("next_deadline"))[0][0]
+
+    async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
+        """See `Operations`. Whatever a rival does between two looks is seen by the next one."""
+        params = {"queue": queue, "id": job_id}
+        while True:
+            if await self._fetch("cancel", params):
+                return CancelResult("cancelled")
+            found = (await self.get(queue, [job_id])).get(job_id)
+            match found.state if found else None:
+                case None:
+                    return CancelResult("not_found")
+                case "completed" | "failed" | "cancelled" as ended:
+                    return CancelResult(ended)
+                case "processing":
+                    if not active or await self._fetch("request_cancel", params):
+                        return CancelResult("processing")
+                case _:
+                    continue
+
+    async def retry(self, queue: str, job_id: str) -> JobStatus | None:
+        """See `Operations`."""
+        await self._fetch("retry", {"queue": queue, "id": job_id})
+        return (await self.get(queue, [job_id])).get(job_id)
+
+    async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return len(await self._fetch("delete", {"queue": queue, "ids": literals.texts(sorted(job_ids))}))
+
+    async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+        """See `Operations`."""
+        found = await self._fetch("get", {"queue": queue, "ids": literals.texts(job_ids)})
+        return {status.id: status for status in map(rows.job_status, found)}
+
+    async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+        """See `Operations`."""
+        params = {
+            "queue": wanted.queue,
+            "state": wanted.state,
+            "singleton_key": wanted.singleton_key,
+            "created_before": wanted.created_before,
+            "created_after": wanted.created_after,
+            "after": wanted.after,
+            "limit": wanted.limit,
+        }
+        found = await self._fetch("find", params)
+        return [rows.job_status(row) for row in found], found[-1][0] if len(found) == wanted.limit else None
+
+    async def stats(self, queue: str) -> QueueStats:
+        """See `Operations`."""
+        return rows.queue_stats(queue, (await self._fetch("stats", {"queue": queue}))[0])
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Operations`."""
+        return [rows.worker_info(row) for row in await self._fetch("workers", {"within": WORKER_LAPSES})]
+
+    async def prune(self, *, limit: int = 1000) -> int:
+        """See `Operations`."""
+        ended = await self._fetch("prune_ended", {"limit": limit})
+        params = {"limit": limit - len(ended), "retention_seconds": RETENTION_SECONDS}
+        return len(ended) + len(await self._fetch("prune_waiting", params))
+
+    async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
+        """See `Operations`."""
+        await self._pool.check()
+        return await self._aside(lambda: self._offices.elect(role, candidate, ttl))
+
+    async def resign(self, role: str, candidate: str) -> None:
+        """See `Operations`."""
+        await self._aside(lambda: self._offices.resign(role, candidate))
+
+    async def subscribe(self, queue: str | None = None) -> Subscription:
+        """See `Operations`."""
+        await self._pool.check()
+        box: Mailbox[Notice] = _Decoded(self._colour, queue)
+        topic = Topic(EVENTS)
+        await self._aside(lambda: self._listener.want(topic, box))
+        return MailSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
+        """See `Operations`."""
+        await self._pool.check()
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        topics = [Topic(WAKE, queue) for queue in queues]
+        try:
+            for topic in topics:
+                await self._aside(lambda topic=topic: self._listener.want(topic, box))
+            return await self._sleep(queues, box, time.monotonic() + timeout)
+        finally:
+            for topic in topics:
+                await self._aside(lambda topic=topic: self._listener.leave(topic, box))
+
+    async def close(self) -> None:
+        """See `Operations`."""
+        await self._pool.close()
+
+    async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float) -> bool:
+        looks = 0
+        while True:
+            due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
+            left = until - time.monotonic()
+            if (due is not None and due <= 0) or left <= 0:
+                return left > 0
+            pause = min(left, LOOK_AGAIN[min(looks, len(LOOK_AGAIN) - 1)], left if due is None else due)
+            if await box.take(pause):
+                return True
+            looks += 1
+
+    async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
+        """Run an operation's statement; a deadlock did nothing, so it is made again."""
+        for _ in range(TRIES - 1):
+            try:
+                return await self._fetch_once(name, params or {})
+            except StorageError as error:
+                if not isinstance(error.__cause__, TRANSIENT):
+                    raise
+        return await self._fetch_once(name, params or {})
+
+    async def _fetch_once(self, name: str, params: dict[str, Any]) -> Rows:
+        async with self._pool.session() as session:
+            return await session.fetch(name, params)
+
+    async def _number_of(self, worker: str, queues: tuple[str, ...]) -> int:
+        """Register a worker once, and remember its number."""
+        number = self._worker_ids.get((worker, queues))
+        if number is None:
+            number = (await self._fetch("seen", {"worker": worker, "queues": list(queues)}))[0][0]
+            self._worker_ids[worker, queues] = number
+        return number
+
+    async def _aside(self, call: Callable[[], R]) -> R:
+        """Make a call that blocks: here in the blocking colour, on a thread in the async one."""
+        return call() if self._colour == "blocking" else await asyncio.to_thread(call)
+
+
+class _Decoded(Mailbox[Any]):
+    """A mailbox that takes notices and holds the events in them, of one queue or of all."""
+
+    def __init__(self, colour: Colour, queue: str | None) -> None:
+        super().__init__(colour)
+        self._queue = queue
+
+    def put(self, item: Any) -> None:
+        events: list[Event] = [] if item is None else rows.events(item)
+        for event in events:
+            if self._queue in (None, event.queue):
+                super().put(event)
+
+
+def _claim_params(queue: str, worker: int, limit: int, policy: LeasePolicy) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "worker": worker,
+        "limit": limit,
+        "lease": policy.lease,
+        "expire": policy.expire,
+        "max_stalled": policy.max_stalled,
+        "requeue_exhausted": policy.reap_exhausted == "requeue",
+    }
+
+
+def _lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
+    return {
+        "queue_ids": literals.numbers(lease.key[0] for lease in leases),
+        "seqs": literals.numbers(lease.key[1] for lease in leases),
+        "leases": literals.numbers(lease.number for lease in leases),
+    }
+
+
+def _settle_row(outcome: Outcome) -> tuple[int, bytes | None, str | None, float | None]:
+    """Return state, result, error and delay as settle.sql wants them."""
+    match outcome:
+        case Completed(result):
+            return 3, result, None, None
+        case Failed(error):
+            return 4, None, rows.write_error(error), None
+        case Cancelled():
+            return 5, None, None, None
+        case Failing(error, delay):
+            return 2, None, rows.write_error(error), delay
+        case Snoozed(delay):
+            return 0, None, None, delay
+        case Released():
+            return 0, None, None, None
+        case _:
+            assert_never(outcome)

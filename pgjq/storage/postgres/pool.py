@@ -1,0 +1,177 @@
+"""Connections of our own: a pool for each colour, opened on first use.
+
+An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage. Before a pool
+opens, one plain connection looks at the database: a wrong password or a missing schema is then an error at once, in the
+caller's hands, and not a time-out of a pool that keeps trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgjq.errors import SchemaError, StorageError
+from pgjq.storage.postgres.failures import MIGRATE, translated
+from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from pgjq.storage.postgres.queries import Queries
+
+SCHEMA_VERSION = 1
+
+# Autocommit, because an operation is one statement; not prepared, so that a transaction pooler may stand in between.
+CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "pgjq"}
+
+
+class Pool(Protocol):
+    """Where the operations of one colour get their connections from."""
+
+    def session(self) -> AbstractAsyncContextManager[Session]:
+        """Borrow a connection."""
+        ...
+
+    async def check(self) -> None:
+        """See whether the database is there and its schema fits, once."""
+        ...
+
+    async def close(self) -> None:
+        """Close this colour's connections."""
+        ...
+
+
+class Pools:
+    """Both colours' connections to one database."""
+
+    def __init__(self, conninfo: str, queries: Queries, min_size: int, max_size: int) -> None:
+        self.conninfo = conninfo
+        self.queries = queries
+        self.sizes = {"min_size": min_size, "max_size": max_size}
+        self.closed = False
+        self._checked = False
+        self.blocking = BlockingPool(self)
+        self.awaiting = AsyncPool(self)
+
+    def check(self) -> None:
+        """Connect once and see whether the schema is one that this code can use."""
+        if self.closed:
+            message = "this storage has been closed"
+            raise StorageError(message)
+        if self._checked:
+            return
+        with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
+            row = connection.execute(self.queries.psycopg("schema_version"), prepare=False).fetchone()
+        check_version(row[0] if row else 0)
+        self._checked = True
+
+    def close(self) -> None:
+        """Close everything, from any thread."""
+        self.closed = True
+        self.blocking.close_now()
+        self.awaiting.close_soon()
+
+
+class BlockingPool:
+    """Connections for threads."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[Any] | None = None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Borrow a connection."""
+        pool = self._opened()
+        with translated(), pool.connection() as connection:
+            yield BlockingSession(connection, self._pools.queries)
+
+    async def check(self) -> None:
+        """See whether the database can be used."""
+        self._pools.check()
+
+    async def close(self) -> None:
+        """Close this colour's connections."""
+        self.close_now()
+
+    def close_now(self) -> None:
+        """Close, without waiting for those who still hold a connection."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def _opened(self) -> ConnectionPool[Any]:
+        with self._lock:
+            if self._pool is None:
+                self._pools.check()
+                self._pool = ConnectionPool(self._pools.conninfo, kwargs=CONNECTION, **self._pools.sizes, open=True)
+            return self._pool
+
+
+class AsyncPool:
+    """Connections for event loops, one pool for each."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._lock = threading.Lock()
+        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Borrow a connection."""
+        pool = await self._opened()
+        with translated():
+            async with pool.connection() as connection:
+                yield AsyncSession(connection, self._pools.queries)
+
+    async def check(self) -> None:
+        """See whether the database can be used."""
+        await asyncio.to_thread(self._pools.check)
+
+    async def close(self) -> None:
+        """Close this loop's connections."""
+        with self._lock:
+            pool = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def close_soon(self) -> None:
+        """Have every loop that is still running close its own connections."""
+        with self._lock:
+            pools, self._by_loop = self._by_loop, {}
+        for loop, pool in pools.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close()))
+
+    async def _opened(self) -> AsyncConnectionPool[Any]:
+        loop = asyncio.get_running_loop()
+        if (pool := self._by_loop.get(loop)) is not None:
+            return pool
+        await self.check()
+        with self._lock:
+            if (pool := self._by_loop.get(loop)) is None:
+                self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
+                pool = AsyncConnectionPool(self._pools.conninfo, kwargs=CONNECTION, **self._pools.sizes, open=False)
+                self._by_loop[loop] = pool
+        with translated():
+            await pool.open()
+        return pool
+
+
+def check_version(version: int) -> None:
+    """Refuse a schema that is not this code's."""
+    if version == SCHEMA_VERSION:
+        return
+    if version < SCHEMA_VERSION:
+        message = f"the database's schema has version {version}, this code needs {SCHEMA_VERSION}: {MIGRATE}"
+    else:
+        message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
+    raise SchemaError(message)

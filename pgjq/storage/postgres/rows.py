@@ -1,0 +1,106 @@
+"""Rows become values."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pgjq.job import STATES, Event, JobError, JobStatus, QueueStats, WorkerInfo
+from pgjq.options import PLAIN, JobOptions
+from pgjq.storage.base import Claimed, Lease, Reaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def claimed(queue: str, row: Sequence[Any]) -> Claimed:
+    """Read a row of claim.sql."""
+    queue_id, seq, lease, job_id, payload, attempts, max_attempts, created_at, lease_s, expire_s, checkpoint, opts, _ = row
+    return Claimed(
+        Lease(queue, job_id, lease, (queue_id, seq)),
+        payload,
+        attempts,
+        max_attempts,
+        created_at,
+        lease_s,
+        expire_s,
+        checkpoint,
+        JobOptions(**opts) if opts else PLAIN,
+    )
+
+
+def reaped(row: Sequence[Any]) -> Reaped:
+    """Read a row of reap.sql."""
+    queue, job_id, count, attempts, action, reason, *_ = row
+    return Reaped(queue, job_id, count, attempts, action, reason)
+
+
+def job_status(row: Sequence[Any]) -> JobStatus:
+    """Read a row of the view `jobs`; its result stays bytes."""
+    (_, _, queue, job_id, state, created_at, attempts, max_attempts, priority, run_at, started_at, finished_at) = row[:12]
+    locked_until, worker, lease, stalled, singleton_key, result, error = row[12:]
+    return JobStatus(
+        id=job_id,
+        queue=queue,
+        state=state,
+        created_at=created_at,
+        attempts=attempts,
+        max_attempts=max_attempts,
+        result=result,
+        error=read_error(error),
+        priority=priority,
+        run_at=run_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        locked_until=locked_until,
+        worker=worker,
+        lease=lease,
+        stalled=stalled,
+        singleton_key=singleton_key,
+    )
+
+
+def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
+    """Read the row of stats.sql."""
+    deferred, ready, processing, failing, completed, failed, cancelled, age = row
+    return QueueStats(
+        name=name,
+        queued=deferred + ready,
+        deferred=deferred,
+        ready=ready,
+        processing=processing,
+        failing=failing,
+        completed=completed,
+        failed=failed,
+        cancelled=cancelled,
+        total=deferred + ready + processing + failing + completed + failed + cancelled,
+        oldest_ready_age=age,
+    )
+
+
+def worker_info(row: Sequence[Any]) -> WorkerInfo:
+    """Read a row of workers.sql."""
+    name, queues, started_at, last_seen, running = row
+    return WorkerInfo(name, tuple(queues), started_at, last_seen, running)
+
+
+def events(notice: str) -> list[Event]:
+    """Read a notice of the events' channel."""
+    return [Event(**{**event, "at": datetime.fromtimestamp(event["at"], UTC)}) for event in json.loads(notice)]
+
+
+def write_error(error: JobError) -> str:
+    """Write an error as the JSON that `done.error` and `progress.error` hold; NUL has no place in a text column."""
+    text = json.dumps({"type": error.type, "message": error.message, "traceback": error.traceback}, ensure_ascii=False)
+    return text.replace("\\u0000", "\\ufffd").encode(errors="replace").decode()
+
+
+def read_error(text: str | None) -> JobError | None:
+    """Read it back."""
+    return None if text is None else JobError(**json.loads(text))
+
+
+def state_name(number: int) -> Any:
+    """Name a state by its number."""
+    return STATES[number]

@@ -1,0 +1,52 @@
+"""PostgreSQL: the storage that pgjq is made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pgjq.options import invalid, whole
+from pgjq.storage.base import Operations, Promises
+from pgjq.storage.postgres.leader import Offices
+from pgjq.storage.postgres.listen import Listener
+from pgjq.storage.postgres.operations import PostgresOperations
+from pgjq.storage.postgres.pool import Pools
+from pgjq.storage.postgres.queries import Queries
+
+if TYPE_CHECKING:
+    from pgjq.blocking import Colour
+
+
+class PostgresStorage:
+    """Jobs in tables of a PostgreSQL database, version 14 or newer.
+
+    `conninfo` is a libpq connection string or URL. Nothing is opened before the first operation. Share one storage among
+    all clients, queues and threads of a process: it keeps between `min_size` and `max_size` connections for each colour
+    that is used, and one more that listens once somebody waits.
+    """
+
+    promises = Promises(durable=True, processes=True, machines=True, transactions=True, leader_election=True)
+
+    def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
+        if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise invalid("conninfo must be a libpq connection string or URL")
+        whole("min_size", min_size, 0)
+        whole("max_size", max_size, max(1, min_size))
+        self.conninfo = conninfo
+        self.schema = schema
+        queries = Queries(schema)
+        self._pools = Pools(conninfo, queries, min_size, max_size)
+        self._listener = Listener(conninfo, queries)
+        self._offices = Offices(conninfo, queries)
+        self._blocking = PostgresOperations("blocking", self._pools.blocking, queries, self._listener, self._offices)
+        self._async = PostgresOperations("async", self._pools.awaiting, queries, self._listener, self._offices)
+
+    def operations(self, colour: Colour) -> Operations:
+        """Return the operations in one colour."""
+        return self._blocking if colour == "blocking" else self._async
+
+    def close(self) -> None:
+        """Close every connection, leave every office, end every wait. Closing twice is fine."""
+        if not self._pools.closed:
+            self._pools.close()
+            self._offices.close()
+            self._listener.close()

@@ -1,0 +1,107 @@
+"""What a conformance case works with: a storage in one colour, a clock, and short words for common steps."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pgjq.blocking import Colour, drive
+from pgjq.job import JobError, JobStatus, NewJob
+from pgjq.lease import LeasePolicy
+from pgjq.options import Submission, settings
+from pgjq.outcome import Completed, Failed
+from pgjq.storage.base import Claimed, Operations, Settlement, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from pgjq.job import EnqueueResult, State
+    from pgjq.outcome import Outcome
+    from pgjq.testing.clock import Clock
+
+R = TypeVar("R")
+
+QUEUE = "mail"
+BOOM = JobError("ValueError", "boom", "a traceback")
+
+
+@dataclass
+class Bench:
+    """One case's storage, colour and clock."""
+
+    storage: Storage
+    clock: Clock
+    colour: Colour
+    ops: Operations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ops = self.storage.operations(self.colour)
+
+    def run(self, case: Coroutine[Any, Any, None]) -> None:
+        """Run a case in this colour."""
+        if self.colour == "blocking":
+            drive(case)
+        else:
+            asyncio.run(self._closing(case))
+
+    async def _closing(self, case: Awaitable[None]) -> None:
+        try:
+            await case
+        finally:
+            await self.ops.close()
+
+    async def together(self, count: int, call: Callable[[int], Coroutine[Any, Any, R]]) -> list[R]:
+        """Make `count` calls at the same time: by threads in the blocking colour, by tasks in the async one."""
+        if self.colour == "async":
+            return await asyncio.gather(*(call(n) for n in range(count)))
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(lambda n: drive(call(n)), range(count)))
+
+    async def enqueue(self, job_id: str, payload: bytes = b"1", queue: str = QUEUE, **options: Any) -> EnqueueResult:
+        """Enqueue one job."""
+        job = Submission(job_id, payload, settings(NewJob(job_id, None, **options)))
+        (result,) = await self.ops.enqueue(queue, [job])
+        return result
+
+    async def enqueue_all(self, *ids: str) -> list[EnqueueResult]:
+        """Enqueue jobs in one call."""
+        usual = settings(NewJob(None, None))
+        return await self.ops.enqueue(QUEUE, [Submission(job_id, b"1", usual) for job_id in ids])
+
+    async def claim(self, limit: int = 10, queue: str = QUEUE, worker: str = "ann", **policy: Any) -> list[Claimed]:
+        """Claim jobs of one queue."""
+        return await self.ops.claim([queue], worker=worker, limit=limit, policy=LeasePolicy(**policy))
+
+    async def claim_one(self, **policy: Any) -> Claimed:
+        """Claim the only job there is to claim."""
+        (job,) = await self.claim(**policy)
+        return job
+
+    async def settle(self, job: Claimed, outcome: Outcome) -> State | None:
+        """Settle one run and return the state that it led to."""
+        (settled,) = await self.ops.settle([Settlement(job.lease, outcome)])
+        return settled.state
+
+    async def complete(self, job_id: str, result: bytes = b'"ok"', **options: Any) -> Claimed:
+        """Enqueue a job and run it to completion."""
+        await self.enqueue(job_id, **options)
+        job = await self.claim_one()
+        assert await self.settle(job, Completed(result)) == "completed"
+        return job
+
+    async def fail(self, job_id: str, **options: Any) -> Claimed:
+        """Enqueue a job and fail it for good."""
+        await self.enqueue(job_id, **options)
+        job = await self.claim_one()
+        assert await self.settle(job, Failed(BOOM)) == "failed"
+        return job
+
+    async def status(self, job_id: str, queue: str = QUEUE) -> JobStatus:
+        """Look a job up that must be there."""
+        return (await self.ops.get(queue, [job_id]))[job_id]
+
+    async def state(self, job_id: str) -> State:
+        """Look a job's state up."""
+        return (await self.status(job_id)).state

@@ -1,0 +1,52 @@
+-- Telling others, without hurting those who enqueue.
+--
+-- A commit that notifies takes a lock of the whole server, so nobody notifies unless somebody listens. A listener says so
+-- by holding a shared advisory lock in its session: it goes when the session goes, and it costs no write. A writer asks
+-- by trying the exclusive lock and giving it back at once, about a microsecond. Two writers asking at the same moment may
+-- take each other for a listener: one notice too many, never one too few.
+
+-- Wake the workers that sleep on a queue, if there are any.
+create function pgjq.wake(queue text) returns void
+language sql volatile
+as $$
+    select pg_notify('pgjq.wake', $1)
+    where not (
+        pg_try_advisory_lock(hashtext('pgjq.wake'), hashtext($1))
+        and pg_advisory_unlock(hashtext('pgjq.wake'), hashtext($1))
+    )
+$$;
+
+-- Does anybody subscribe to events?
+create function pgjq.watched() returns boolean
+language sql volatile
+as $$
+    select not (pg_try_advisory_lock(hashtext('pgjq.events'), 0) and pg_advisory_unlock(hashtext('pgjq.events'), 0))
+$$;
+
+-- One event as it goes over the wire: small, because a notice holds 8,000 bytes; who wants the result reads it.
+create function pgjq.event(
+    name text, queue text, id text, attempts integer,
+    count integer default null, action text default null, reason text default null
+) returns text
+language sql stable
+as $$
+    select json_strip_nulls(json_build_object(
+        'name', name, 'queue', queue, 'id', id, 'at', extract(epoch from pgjq.now()),
+        'attempts', attempts, 'count', count, 'action', action, 'reason', reason
+    ))::text
+$$;
+
+-- Send events in as few notices as they fit in.
+create function pgjq.publish(events text []) returns bigint
+language sql volatile
+as $$
+    select count(pg_notify('pgjq.events', '[' || page.events || ']'))
+    from (
+        select string_agg(sized.event, ',' order by sized.n) as events
+        from (
+            select t.event, t.n, sum(octet_length(t.event) + 1) over (order by t.n) / 4000 as page
+            from unnest($1) with ordinality as t (event, n)
+        ) as sized
+        group by sized.page
+    ) as page
+$$;

@@ -1,0 +1,10 @@
+-- Get: everything known of jobs by their ids. One snapshot, so each is in exactly one of job and done.
+--
+-- A result or error whose time to live has passed is not shown, whether or not it has been pruned.
+-- Index: body_id, then the primary keys.
+select v.*
+from pgjq.jobs as v
+inner join pgjq.body as b on v.seq = b.seq and v.queue_id = b.queue_id
+where
+    b.queue_id = (select q.id from pgjq.queue as q where q.name = :queue)
+    and b.id = any(:ids::text []) and not b.superseded

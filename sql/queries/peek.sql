@@ -1,0 +1,14 @@
+-- Peek: is there a job to claim in one of these queues, now, or else when? Seconds, 0 or less for now; null: none.
+--
+-- Index: job_ready and job_waiting, the first entry of each.
+select
+    case
+        when exists (
+            select from pgjq.job as j
+            where j.ready and j.queue_id in (select q.id from pgjq.queue as q where q.name = any(:queues::text []))
+        ) then 0::double precision
+        else (
+            select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
+            where not w.ready and w.state <> 1
+        )
+    end as seconds
