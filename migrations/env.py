@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from alembic import context
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import Connection
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
-from pgjq.migrate import current_schema, sqlalchemy_url
+from pgjq.migrate import check_ours, current_schema, sqlalchemy_url
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
 
 
 def migrate_with(connection: Connection) -> None:
@@ -22,13 +25,16 @@ def migrate_with(connection: Connection) -> None:
     context.configure(connection=connection, version_table_schema=schema)
     with context.begin_transaction():
         connection.execute(text("select pg_advisory_xact_lock(hashtext(:key))"), {"key": f"pgjq.migrate.{schema}"})
-        connection.execute(CreateSchema(schema, if_not_exists=True))
+        check_ours(connection, schema)
+        if not inspect(connection).has_schema(schema):
+            connection.execute(CreateSchema(schema))
         context.run_migrations()
     connection.commit()
 
 
 def print_statements() -> None:
     """Print the SQL instead of running it."""
+    _take_schema_argument()
     schema = current_schema()
     context.configure(dialect_name="postgresql", version_table_schema=schema, literal_binds=True)
     with context.begin_transaction():
@@ -37,14 +43,20 @@ def print_statements() -> None:
         context.run_migrations()
 
 
-def connect_and_migrate() -> None:
-    """Connect to what `-x url=…` or PGJQ_URL names; `-x schema=…` names another schema."""
+def _take_schema_argument() -> None:
     arguments = context.get_x_argument(as_dictionary=True)
     if "schema" in arguments:
         context.config.set_main_option("pgjq_schema", arguments["schema"].replace("%", "%%"))
-    url = arguments.get("url") or os.environ.get("PGJQ_URL")
+
+
+def connect_and_migrate() -> None:
+    """Connect to what `-x url=…` or PGJQ_URL names; `-x schema=…` names another schema."""
+    _take_schema_argument()
+    url = context.get_x_argument(as_dictionary=True).get("url") or os.environ.get("PGJQ_URL")
     if not url:
-        raise SystemExit("name the database: PGJQ_URL=postgresql://… alembic upgrade head, or alembic -x url=postgresql://…")
+        raise SystemExit(
+            "name the database: PGJQ_URL=postgresql://… alembic upgrade head, or alembic -x url=postgresql://…"
+        )
     engine = create_engine(sqlalchemy_url(url), poolclass=NullPool)
     with engine.connect() as connection:
         migrate_with(connection)

@@ -1,6 +1,6 @@
 """pgjq: a job queue for Python on PostgreSQL, with leases that hold."""
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from pgjq.client import AsyncClient, Client, Page
 from pgjq.errors import (
@@ -27,3 +27,42 @@ from pgjq.open import open_storage
 from pgjq.serde import JsonSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+
+__version__ = version("pgjq")
+
+__all__ = [
+    "AsyncClient",
+    "CancelResult",
+    "Client",
+    "EnqueueResult",
+    "Event",
+    "JobCancelledError",
+    "JobError",
+    "JobFailedError",
+    "JobNotFoundError",
+    "JobStatus",
+    "JsonSerde",
+    "LeaseLostError",
+    "LeasePolicy",
+    "MaxRetriesError",
+    "MemoryStorage",
+    "MissingExtraError",
+    "NewJob",
+    "Page",
+    "PgjqError",
+    "PolicyError",
+    "PostgresStorage",
+    "QueueNotFoundError",
+    "QueueStats",
+    "SchemaError",
+    "Serde",
+    "StorageError",
+    "StorageUnavailableError",
+    "TimeoutError",
+    "UnsupportedError",
+    "ValidationError",
+    "WorkerInfo",
+    "content_id",
+    "migrate",
+    "open_storage",
+]

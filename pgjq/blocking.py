@@ -8,8 +8,10 @@ runs to its end in one `send(None)`: 0.7 µs a call, and no event loop anywhere.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
 """The client: everything one can do with jobs from outside a worker, in both colours from one source.
 
-`AsyncClient` is the code; `Client` is a table of its methods, made blocking. A client is cheap and holds no state but its
-storage and its serdes; share it or make one each time.
+`AsyncClient` is the code; `Client` is a table of its methods, made blocking. A client is cheap and holds no state but
+its storage and its serdes; share it or make one each time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pgjq.blocking import Colour, blocking
-from pgjq.errors import JobNotFoundError, PolicyError
+from pgjq.errors import JobNotFoundError, PolicyError, ValidationError
+from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
 from pgjq.options import (
     RESULT_TTL,
@@ -20,8 +21,6 @@ from pgjq.options import (
     check_id,
     check_queue,
     check_state,
-    invalid,
-    make_ids,
     moment,
     new_job,
     settings,
@@ -55,7 +54,7 @@ class _Base:
         self, storage: Storage, *, payload_serde: Serde | None = None, result_serde: Serde | None = None
     ) -> None:
         if not hasattr(storage, "operations"):
-            raise invalid(f'storage must be a storage, such as open_storage("postgresql://…"), not {storage!r}')
+            raise ValidationError(f'storage must be a storage, such as open_storage("postgresql://…"), not {storage!r}')
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
@@ -130,7 +129,7 @@ class AsyncClient(_Base):
         return self.result_serde.deserialize(status.result)
 
     async def cancel(self, queue: str, id: str, *, active: bool = False) -> CancelResult:
-        """Withdraw a job. A running one is left alone, or with `active` asked to end; the answer is then "processing"."""
+        """Withdraw a job. A running one is left alone, or asked to end if `active`; the answer is "processing" then."""
         return await self._ops.cancel(check_queue(queue), check_id(id), active=active)
 
     async def retry(self, queue: str, id: str) -> JobStatus:
@@ -231,4 +230,4 @@ def _parts(job: NewJob | tuple[str | None, Any]) -> tuple[str | None, Any, Setti
         case (job_id, payload):
             return job_id, payload, _USUAL
         case _:
-            raise invalid(f"a job must be a NewJob or a pair (id, payload), not {job!r:.80}")
+            raise ValidationError(f"a job must be a NewJob or a pair (id, payload), not {job!r:.80}")

@@ -94,5 +94,5 @@ class LeaseLostError(PgjqError):
     """The lease under which a write was made is no longer the job's; the write changed nothing."""
 
 
-class TimeoutError(PgjqError, builtins.TimeoutError):  # noqa: A001  (the contract's name; it is the builtin, too)
+class TimeoutError(PgjqError, builtins.TimeoutError):
     """No answer in time. The job goes on."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pgjq.options import invalid, seconds, whole
+from pgjq.errors import ValidationError
+from pgjq.options import seconds, whole
 
 if TYPE_CHECKING:
     from pgjq.job import Action
@@ -45,11 +46,11 @@ class LeasePolicy:
         if self.max_stalled is not None:
             whole("max_stalled", self.max_stalled, 0)
         if self.reap_exhausted not in ("fail", "requeue"):
-            raise invalid(f'reap_exhausted must be "fail" or "requeue", not {self.reap_exhausted!r}')
+            raise ValidationError(f'reap_exhausted must be "fail" or "requeue", not {self.reap_exhausted!r}')
 
     def _check_heartbeat(self, heartbeat: float) -> None:
         if self.lease is not None and heartbeat > self.lease / 2:
-            raise invalid(
+            raise ValidationError(
                 f"heartbeat={heartbeat:g} is more than half of lease={self.lease:g}: "
                 "one late renewal would lose the job; use a third of the lease"
             )

@@ -1,9 +1,9 @@
 """Bringing a database to the schema that this code speaks.
 
-The revisions are alembic's, in `migrations/`; each is a thin file that runs SQL from `sql/`. `migrate()` and the command
-line run them without a configuration file; `alembic upgrade head` in a checkout runs the very same; and an alembic
-project of one's own can take them in as a branch (`docs/migrations.md`). Any number of processes may migrate one
-database at the same time: an advisory lock lets one work and the others find it done.
+The revisions are alembic's, in `migrations/`; each is a thin file that runs SQL from `sql/`. `migrate()` and the
+command line run them without a configuration file; `alembic upgrade head` in a checkout runs the very same; and an
+alembic project of one's own can take them in as a branch (`docs/migrations.md`). Any number of processes may migrate
+one database at the same time: an advisory lock lets one work and the others find it done.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import SchemaError, StorageUnavailableError
-from pgjq.options import invalid
+from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from alembic.config import Config
-    from sqlalchemy.engine import Engine
+    from sqlalchemy.engine import Connection, Engine
 
 DRIVER = "postgresql+psycopg"
 
@@ -51,6 +50,7 @@ def status(conninfo: str, schema: str = "pgjq") -> Status:
 
     head = ScriptDirectory.from_config(_config(check_schema_name(schema))).get_current_head()
     with _engine(conninfo) as engine, engine.connect() as connection:
+        check_ours(connection, schema)
         context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
         return Status(context.get_current_revision(), str(head))
 
@@ -61,7 +61,8 @@ def statements(schema: str = "pgjq", revision: str = "head") -> str:
 
     config = _config(check_schema_name(schema))
     config.output_buffer = io.StringIO()
-    command.upgrade(config, revision, sql=True)
+    with _known_revisions(revision):
+        command.upgrade(config, revision, sql=True)
     return config.output_buffer.getvalue()
 
 
@@ -70,6 +71,29 @@ def run_sql(path: str) -> None:
     from alembic import op
 
     op.execute(read(path, current_schema()))
+
+
+def create_schema() -> None:
+    """Create the schema inside a revision. One that is there is enough: not every role may create one."""
+    from alembic import context, op
+    from sqlalchemy import inspect
+    from sqlalchemy.schema import CreateSchema
+
+    schema = current_schema()
+    if context.is_offline_mode() or not inspect(op.get_bind()).has_schema(schema):
+        op.execute(CreateSchema(schema, if_not_exists=True))
+
+
+def check_ours(connection: Connection, schema: str) -> None:
+    """Leave a schema alone whose revisions are kept by an alembic project of the user's own."""
+    from sqlalchemy import inspect
+
+    inspector = inspect(connection)
+    if inspector.has_table("queue", schema=schema) and not inspector.has_table("alembic_version", schema=schema):
+        message = (
+            f"schema {schema!r} was migrated by an alembic project of your own: run that one's alembic upgrade heads"
+        )
+        raise SchemaError(message)
 
 
 def current_schema() -> str:
@@ -93,7 +117,7 @@ def sqlalchemy_url(conninfo: str) -> Any:
     try:
         parameters = conninfo_to_dict(conninfo)
     except ProgrammingError as error:
-        raise invalid(f"this is not a PostgreSQL connection string: {error}") from error
+        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
     return URL.create(DRIVER, query={name: str(value) for name, value in parameters.items()})
 
 
@@ -110,22 +134,28 @@ def _config(schema: str) -> Config:
 
 def _run(conninfo: str, schema: str, verb: str, revision: str) -> None:
     from alembic import command
-    from alembic.util import CommandError
 
     config = _config(check_schema_name(schema))
+    with _known_revisions(revision), _engine(conninfo) as engine, engine.connect() as connection:
+        config.attributes["connection"] = connection
+        getattr(command, verb)(config, revision)
+
+
+@contextmanager
+def _known_revisions(wanted: str) -> Generator[None]:
+    from alembic.util import CommandError
+
     try:
-        with _engine(conninfo) as engine, engine.connect() as connection:
-            config.attributes["connection"] = connection
-            getattr(command, verb)(config, revision)
+        yield
     except CommandError as error:
-        message = f"the database has a revision that this version of pgjq does not know; upgrade pgjq ({error})"
+        message = f"cannot migrate to {wanted}: {error}; if a newer pgjq has been here, upgrade this one"
         raise SchemaError(message) from error
 
 
 @contextmanager
-def _engine(conninfo: str) -> Iterator[Engine]:
+def _engine(conninfo: str) -> Generator[Engine]:
     from sqlalchemy import create_engine
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import DBAPIError, OperationalError
     from sqlalchemy.pool import NullPool
 
     engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
@@ -134,5 +164,8 @@ def _engine(conninfo: str) -> Iterator[Engine]:
     except OperationalError as error:
         message = f"cannot migrate: {error.orig}"
         raise StorageUnavailableError(message) from error
+    except DBAPIError as error:
+        message = f"cannot migrate: {error.orig}"
+        raise StorageError(message) from error
     finally:
         engine.dispose()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pgjq.embedded import EmbeddedServer
+from pgjq.errors import ValidationError
 from pgjq.migrate import migrate
-from pgjq.options import invalid
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 
@@ -25,7 +25,7 @@ def open_storage(url: str) -> Storage:
     named, and migrates it. It stops when the storage is closed and no other process uses it.
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise invalid(f"a storage's URL must be a str, not {type(url).__name__}")
+        raise ValidationError(f"a storage's URL must be a str, not {type(url).__name__}")
     match urlsplit(url).scheme:
         case "postgresql" | "postgres":
             return PostgresStorage(url)
@@ -34,7 +34,7 @@ def open_storage(url: str) -> Storage:
         case "embedded":
             return _EmbeddedStorage(urlsplit(url).path)
         case scheme:
-            raise invalid(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
+            raise ValidationError(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
 
 
 class _EmbeddedStorage(PostgresStorage):

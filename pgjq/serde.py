@@ -1,8 +1,8 @@
 """How payloads and results become bytes.
 
-A serde is any object with `serialize(value) -> bytes` and `deserialize(bytes) -> value`. `JsonSerde` is the default: it
-writes compact UTF-8 and refuses what JSON cannot say (NaN among it), because a payload that another language cannot read
-is a payload that is lost to it.
+A serde is any object with `serialize(value) -> bytes` and `deserialize(bytes) -> value`. `JsonSerde` is the default:
+it writes compact UTF-8 and refuses what JSON cannot say (NaN among it), because a payload that another language
+cannot read is a payload that is lost to it.
 """
 
 from __future__ import annotations

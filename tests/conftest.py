@@ -1,12 +1,13 @@
 """The servers that the tests talk to, started here unless PGJQ_TEST_URL names one, and a clean database for each test.
 
-One database is migrated for the whole run. Between tests its rows go, in one round trip: a millisecond, where a database
-of its own would cost sixty.
+One database is migrated for the whole run. Between tests its rows go, in one round trip: a millisecond, where a
+database of its own would cost sixty.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -20,9 +21,10 @@ import pgjq
 from pgjq.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 ROOT = Path(__file__).parents[1]
+CLEAN = (Path(__file__).parent / "clean.sql").read_bytes()
 # Durability is PostgreSQL's own business and is not what these tests look at; without fsync they take half the time.
 FAST = {"fsync": "off", "max_connections": "200", "log_min_messages": "fatal"}
 
@@ -40,9 +42,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.exit(f"the tests need a PostgreSQL, and none could be started: {error}", returncode=3)
 
 
-@pytest.fixture
-def empty_database(server: str) -> Iterator[str]:
-    """A database of one's own, with no schema in it."""
+@contextmanager
+def new_database(server: str) -> Generator[str]:
+    """Make a database, and drop it in the end, whoever is still connected."""
     name = f"pgjq_{uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -51,17 +53,19 @@ def empty_database(server: str) -> Iterator[str]:
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
+@pytest.fixture
+def empty_database(server: str) -> Iterator[str]:
+    """A database of one's own, with no schema in it."""
+    with new_database(server) as conninfo:
+        yield conninfo
+
+
 @pytest.fixture(scope="session")
 def migrated(server: str) -> Iterator[str]:
     """A database for the whole run, with the schema in it."""
-    name = f"pgjq_{uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-    conninfo = make_conninfo(server, dbname=name)
-    pgjq.migrate(conninfo)
-    yield conninfo
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with new_database(server) as conninfo:
+        pgjq.migrate(conninfo)
+        yield conninfo
 
 
 @pytest.fixture
@@ -69,7 +73,7 @@ def database(migrated: str) -> Iterator[str]:
     """The migrated database, without a row, and with the clock where it belongs."""
     yield migrated
     with psycopg.connect(migrated, autocommit=True) as connection:
-        connection.execute((Path(__file__).parent / "clean.sql").read_bytes())
+        connection.execute(CLEAN)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The ground floor: tables, clock, notices, enqueueing, the view of all jobs."""
 
-from pgjq.migrate import run_sql
+from pgjq.migrate import create_schema, run_sql
 
 revision = "pgjq_0001"
 down_revision = None
@@ -10,6 +10,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Create everything."""
+    create_schema()
     for path in (
         "functions/0001_clock.sql",
         "schema/0001_tables.sql",

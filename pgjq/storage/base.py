@@ -7,9 +7,9 @@ It is cut at the operation, not at the query, and shaped for batches. Three rule
   write under an old lease changes nothing and is reported back.
 * **Atomic operations.** An operation is done or it is not; any number of callers may make the same one at once.
 
-A `Storage` is what users construct and share. It hands out `Operations` in two colours from one source: coroutines that
-await, or coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance` is this
-contract as a test suite, for storages written elsewhere, too.
+A `Storage` is what users construct and share. It hands out `Operations` in two colours from one source: coroutines
+that await, or coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance`
+is this contract as a test suite, for storages written elsewhere, too.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ class Reaped:
 class Subscription(Protocol):
     """A stream of events; bounded, so a slow reader loses the oldest and `dropped` counts them."""
 
-    dropped: int
+    @property
+    def dropped(self) -> int:
+        """How many events were lost because nobody took them in time."""
+        ...
 
     async def next(self, timeout: float) -> list[Event]:
         """Wait up to `timeout` seconds for something to happen; an empty list when nothing did."""
@@ -205,7 +208,7 @@ class Operations(Protocol):
         ...
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
-        """Sleep until one of the queues may have a job to claim, at the longest `timeout` seconds; say whether one may."""
+        """Sleep until one of the queues may have a job to claim, `timeout` seconds at the longest; say if one may."""
         ...
 
     async def close(self) -> None:

@@ -108,5 +108,3 @@ class MailSubscription:
                 raise
             for event in events:
                 yield event
-
-

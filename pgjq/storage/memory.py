@@ -244,7 +244,13 @@ class MemoryOperations:
 
     def _claim(self, storage: MemoryStorage, record: _Record, worker: str, policy: LeasePolicy) -> Claimed:
         now = storage.clock()
-        record.state, record.ready, record.worker, record.policy, record.started_at = "processing", False, worker, policy, now
+        record.state, record.ready, record.worker, record.policy, record.started_at = (
+            "processing",
+            False,
+            worker,
+            policy,
+            now,
+        )
         record.lease += 1
         record.attempts += 1
         record.expire_at = _later(now, record.expire_seconds)
@@ -366,20 +372,16 @@ class MemoryOperations:
         """See `Operations`."""
         with self._opened() as storage:
             record = storage.current(queue, job_id)
-            match record.state if record else None:
-                case None:
-                    return CancelResult("not_found")
-                case "completed" | "failed" | "cancelled" as ended:
-                    return CancelResult(ended)
-                case "processing":
-                    assert record is not None
-                    record.cancel_requested = record.cancel_requested or active
-                    return CancelResult("processing")
-                case _:
-                    assert record is not None
-                    storage.end(record, "cancelled")
-                    storage.tell("cancelled", record)
-                    return CancelResult("cancelled")
+            if record is None:
+                return CancelResult("not_found")
+            if record.state == "processing":
+                record.cancel_requested = record.cancel_requested or active
+                return CancelResult("processing")
+            if record.state in ("queued", "failing"):
+                storage.end(record, "cancelled")
+                storage.tell("cancelled", record)
+                return CancelResult("cancelled")
+            return CancelResult(record.state)
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""

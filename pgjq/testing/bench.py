@@ -57,7 +57,8 @@ class Bench:
         if self.colour == "async":
             return await asyncio.gather(*(call(n) for n in range(count)))
         with ThreadPoolExecutor(count) as pool:
-            return list(pool.map(lambda n: drive(call(n)), range(count)))
+            running = [pool.submit(drive, call(n)) for n in range(count)]
+            return [done.result() for done in running]
 
     async def enqueue(self, job_id: str, payload: bytes = b"1", queue: str = QUEUE, **options: Any) -> EnqueueResult:
         """Enqueue one job."""

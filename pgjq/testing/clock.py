@@ -1,7 +1,7 @@
 """Clocks that stand still until a test moves them.
 
-The clock that decides is the storage's, so a test moves that one: it gives a memory storage a `ManualClock`, and replaces
-PostgreSQL's one function of time for everybody who uses that database.
+The clock that decides is the storage's, so a test moves that one: it gives a memory storage a `ManualClock`, and
+replaces PostgreSQL's one function of time for everybody who uses that database.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ManualClock:
 
 
 class PostgresClock:
-    """The clock of one schema in one database. It stands still from now on, for everybody; `restore` lets it run again."""
+    """The clock of one schema in one database: it stands still for everybody, until `restore` lets it run again."""
 
     def __init__(self, conninfo: str, schema: str = "pgjq", start: datetime = START) -> None:
         self._conninfo = conninfo

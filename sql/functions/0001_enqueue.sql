@@ -35,9 +35,9 @@ $$;
 
 -- Look at an id that is taken, and free it if its job is over. Returns nothing when the id is free now, else why not.
 --
--- Finishing moves a job from `job` to `done` in one commit. This reads `job` first and `done` in a later snapshot, so it
--- sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it. Rivals
--- who want to free the same id queue up on the lock of its `body` row, and all but one find it superseded.
+-- Finishing moves a job from `job` to `done` in one commit. This reads `job` first and `done` in a later snapshot, so
+-- it sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it.
+-- Rivals who want to free the same id queue up on the lock of its `body` row, and all but one find it superseded.
 create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boolean)
 returns table (status text, state smallint, result bytea)
 language plpgsql volatile
@@ -52,7 +52,8 @@ begin
         if not found then
             return;
         end if;
-        return query select 'duplicate', j.state, null::bytea from pgjq.job as j where j.seq = holder and j.queue_id = in_queue;
+        return query
+        select 'duplicate', j.state, null::bytea from pgjq.job as j where j.seq = holder and j.queue_id = in_queue;
         if found then
             return;
         end if;
@@ -66,7 +67,8 @@ begin
                 return query select 'duplicate', ended.state, null::bytea;
                 return;
             end if;
-            update pgjq.body as b set superseded = true where b.seq = holder and b.queue_id = in_queue and not b.superseded;
+            update pgjq.body as b set superseded = true
+            where b.seq = holder and b.queue_id = in_queue and not b.superseded;
             if found then
                 update pgjq.done as d set superseded = true where d.seq = holder and d.queue_id = in_queue;
                 return;
@@ -86,8 +88,8 @@ $$;
 -- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is
 -- waited for: it is taken if that one commits, and free if not.
 create function pgjq.enqueue_jobs(
-    queue text, ids text [], payloads bytea [], common jsonb default '{}', own jsonb [] default null,
-    seqs bigint [] default null
+    queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
+    seqs bigint[] default null
 ) returns table (n bigint, status text, state smallint, result bytea)
 language plpgsql volatile
 as $$
@@ -95,14 +97,17 @@ as $$
 declare
     here constant integer := pgjq.queue_id(queue);
     at constant timestamptz := pgjq.now();
-    added text [];
+    drawn constant bigint[] := coalesce(
+        seqs, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids)))
+    );
+    added text[];
     taken record;
 begin
     with given as materialized (
         select
-            coalesce(g.seq, nextval('pgjq.job_seq')) as seq, g.n, g.id, g.payload,
+            g.seq, g.n, g.id, g.payload,
             case when g.own is null then common else common || g.own end as s
-        from unnest(seqs, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
+        from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
     ),
 
     new as (
@@ -144,10 +149,10 @@ begin
         return;
     end if;
 
-    -- The others, again in the order of their ids. A freed id is enqueued by a call of its own.
+    -- The others, again in the order of their ids. A freed id is enqueued by a call of its own, in its own place.
     for taken in
         select g.n, g.seq, g.id, g.payload, g.own, common || coalesce(g.own, '{}') as s
-        from unnest(seqs, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
+        from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
         left join (
             select a.id, min(f.n) as n
             from unnest(added) as a (id) inner join unnest(ids) with ordinality as f (id, n) using (id)
@@ -163,8 +168,7 @@ begin
             exit when found;
             perform from pgjq.enqueue_jobs(
                 queue, array[taken.id], array[taken.payload], common,
-                case when taken.own is not null then array[taken.own] end,
-                case when taken.seq is not null then array[taken.seq] end
+                case when taken.own is not null then array[taken.own] end, array[taken.seq]
             );
             exit when not found;
         end loop;

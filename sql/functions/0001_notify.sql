@@ -1,9 +1,9 @@
 -- Telling others, without hurting those who enqueue.
 --
--- A commit that notifies takes a lock of the whole server, so nobody notifies unless somebody listens. A listener says so
--- by holding a shared advisory lock in its session: it goes when the session goes, and it costs no write. A writer asks
--- by trying the exclusive lock and giving it back at once, about a microsecond. Two writers asking at the same moment may
--- take each other for a listener: one notice too many, never one too few.
+-- A commit that notifies takes a lock of the whole server, so nobody notifies unless somebody listens. A listener
+-- says so by holding a shared advisory lock in its session: it goes when the session goes, and it costs no write. A
+-- writer asks by trying the exclusive lock and giving it back at once, about a microsecond. Two writers asking at the
+-- same moment may take each other for a listener: one notice too many, never one too few.
 
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
@@ -37,7 +37,7 @@ as $$
 $$;
 
 -- Send events in as few notices as they fit in.
-create function pgjq.publish(events text []) returns bigint
+create function pgjq.publish(events text[]) returns bigint
 language sql volatile
 as $$
     select count(pg_notify('pgjq.events', '[' || page.events || ']'))

@@ -26,5 +26,6 @@ history as (
 
 select
     w.seq,
-    case when pgjq.watched() then pgjq.publish(array[pgjq.event('cancelled', w.queue, w.id, w.attempts)]) end as published
+    case when pgjq.watched() then pgjq.publish(array[pgjq.event('cancelled', w.queue, w.id, w.attempts)]) end
+        as published
 from withdrawn as w

@@ -6,9 +6,10 @@
 --   * Each claim raises the job's lease. Whoever held it before can no longer end, extend or checkpoint it.
 --   * At most :limit rows. The array is computed once; a plain IN (subquery) may be evaluated again and claim more.
 --
--- Index: job_ready, walked from its head, and nothing else of a queue of a million is read. The row comparison with an
--- upper bound says the same as queue_id = …, but leaves the planner only one index with that order, whatever it believes
--- about how many jobs are ready. ctid is unique within a partition only, so the update names the queue as well.
+-- Index: job_ready, walked from its head, and nothing else of a queue of a million is read. The row comparison with
+-- an upper bound says the same as queue_id = …, but leaves the planner only one index with that order, whatever it
+-- believes about how many jobs are ready. ctid is unique within a partition only, so the update names the queue as
+-- well.
 with picked as (
     update pgjq.job as j
     set
@@ -52,8 +53,9 @@ select
     p.expire_seconds, progress.checkpoint, p.options,
     (
         select case when pgjq.watched() then (
-            select pgjq.publish(array_agg(pgjq.event('processing', :queue, e.id, e.attempts))) from picked as e
-        ) end
+                select pgjq.publish(array_agg(pgjq.event('processing', :queue, e.id, e.attempts))) from picked as e
+            )
+        end
     ) as published
 from picked as p
 left join pgjq.progress on p.seq = progress.seq and p.queue_id = progress.queue_id

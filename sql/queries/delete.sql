@@ -6,7 +6,7 @@ with wanted as materialized (
     select b.queue_id, b.seq
     from pgjq.body as b
     inner join pgjq.queue as q on b.queue_id = q.id
-    where q.name = :queue and b.id = any(:ids::text []) and not b.superseded
+    where q.name = :queue and b.id = any(:ids::text[]) and not b.superseded
 ),
 
 live as (

@@ -4,7 +4,5 @@
 -- Index: body_id, then the primary keys.
 select v.*
 from pgjq.jobs as v
-inner join pgjq.body as b on v.seq = b.seq and v.queue_id = b.queue_id
-where
-    b.queue_id = (select q.id from pgjq.queue as q where q.name = :queue)
-    and b.id = any(:ids::text []) and not b.superseded
+where v.queue_id = (select q.id from pgjq.queue as q where q.name = :queue)
+    and v.id = any((select :ids::text[])::text[])

@@ -4,9 +4,9 @@
 select
     case
         when exists (
-            select from pgjq.job as j
-            where j.ready and j.queue_id in (select q.id from pgjq.queue as q where q.name = any(:queues::text []))
-        ) then 0::double precision
+                select from pgjq.job as j
+                where j.ready and j.queue_id in (select q.id from pgjq.queue as q where q.name = any(:queues::text[]))
+            ) then 0::double precision
         else (
             select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
             where not w.ready and w.state <> 1

@@ -16,19 +16,24 @@ with old as materialized (
     limit :limit for update of j skip locked
 ),
 
+doomed as materialized (
+    select d.queue_id, d.seq
+    from unnest(array(select old.queue_id from old), array(select old.seq from old)) as d (queue_id, seq)
+),
+
 live as (
     delete from pgjq.job as j
-    using old as o
-    where j.seq = o.seq and j.queue_id = o.queue_id
+    using doomed as d
+    where j.seq = d.seq and j.queue_id = d.queue_id
 ),
 
 notes as (
     delete from pgjq.progress as p
-    using old as o
-    where p.seq = o.seq and p.queue_id = o.queue_id
+    using doomed as d
+    where p.seq = d.seq and p.queue_id = d.queue_id
 )
 
 delete from pgjq.body as b
-using old as o
-where b.seq = o.seq and b.queue_id = o.queue_id
+using doomed as d
+where b.seq = d.seq and b.queue_id = d.queue_id
 returning b.seq

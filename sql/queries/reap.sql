@@ -1,16 +1,16 @@
 -- Reap: take back up to :limit jobs whose locked_until has passed, the most overdue first.
 --
 -- Guarantees
---   * One statement, safe for any number of callers: each takes what the others have not locked, and a job that is being
---     settled or renewed at this moment is skipped; it is not stalled, or the next pass finds it.
+--   * One statement, safe for any number of callers: each takes what the others have not locked, and a job that is
+--     being settled or renewed at this moment is skipped; it is not stalled, or the next pass finds it.
 --   * Found through the jobs, never through a list of workers.
 --   * The decision is that of pgjq.lease.judge, and is tested against it: a wish to cancel first, then the stall is
 --     counted, and over max_stalled, or without attempts left, the job has failed; else it runs again.
 --   * An attempt that has expired is taken however alive its worker is. :stale_age is extra patience for leases only.
 --
--- Index: job_lease, from the past to now.
+-- Index: job_lease, from the past to now; then the primary keys, once for each.
 with late as materialized (
-    select j.ctid, j.* from pgjq.job as j
+    select j.* from pgjq.job as j
     where
         j.state = 1 and j.locked_until <= pgjq.now()
         and (j.locked_until <= pgjq.now() - make_interval(secs => :stale_age) or j.expire_at <= pgjq.now())
@@ -39,7 +39,7 @@ judged as materialized (
 ended as (
     delete from pgjq.job as j
     using judged as v
-    where j.ctid = v.ctid and j.queue_id = v.queue_id and v.action <> 'recovered'
+    where j.seq = v.seq and j.queue_id = v.queue_id and v.action <> 'recovered'
 ),
 
 history as (
@@ -53,10 +53,12 @@ history as (
         v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
         case v.action when 'failed' then 4 else 5 end,
         case v.action when 'failed' then json_build_object(
-            'type', 'Stalled',
-            'message', case v.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
-            || coalesce(' (worker ' || v.worker || ')', '')
-        )::text end
+                    'type', 'Stalled',
+                    'message',
+                    case v.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
+                    || coalesce(' (worker ' || v.worker || ')', '')
+                )::text
+        end
     from judged as v
     where v.action <> 'recovered'
 ),
@@ -67,7 +69,7 @@ back as (
         state = 2, ready = v.delay <= 0, run_at = pgjq.now() + make_interval(secs => v.delay), stalled = v.stalls,
         locked_until = null, expire_at = null, worker_id = null
     from judged as v
-    where j.ctid = v.ctid and j.queue_id = v.queue_id and v.action = 'recovered'
+    where j.seq = v.seq and j.queue_id = v.queue_id and v.action = 'recovered'
     returning j.queue_id, j.ready
 )
 
@@ -75,26 +77,30 @@ select
     v.queue, v.id, v.stalls, v.attempts, v.action, v.reason,
     (
         select case when exists (select from back where back.ready)
-            then (
-                select count(pgjq.wake(q.name)) from pgjq.queue as q
-                where q.id in (select b.queue_id from back as b where b.ready)
-            )
+                then (
+                    select count(pgjq.wake(q.name)) from pgjq.queue as q
+                    where q.id in (select b.queue_id from back as b where b.ready)
+                )
         end
     ) as woken,
     (
         select case when pgjq.watched() then (
-            select pgjq.publish(array_agg(e.event order by e.n))
-            from (
-                select 1 as n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason) as event
-                from judged as s
-                union all
-                select
-                    2 as n,
-                    pgjq.event(case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts)
-                    as event
-                from judged as s
-            ) as e
-        ) end
+                select pgjq.publish(array_agg(e.event order by e.n))
+                from (
+                    select
+                        1 as n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason) as event
+                    from judged as s
+                    union all
+                    select
+                        2 as n,
+                        pgjq.event(
+                            case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts
+                        )
+                            as event
+                    from judged as s
+                ) as e
+            )
+        end
     ) as published
 from judged as v
 order by v.locked_until

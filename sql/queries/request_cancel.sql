@@ -1,4 +1,5 @@
--- Ask a running job to end: whichever comes first now, its handler's end, a heartbeat or a reaper, ends it as cancelled.
+-- Ask a running job to end: whichever comes first now, its handler's end, a heartbeat or a reaper, ends it as
+-- cancelled.
 --
 -- Index: body_id, then the primary key.
 update pgjq.job as j

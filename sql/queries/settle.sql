@@ -1,21 +1,26 @@
 -- Settle: end runs, or give jobs back, each under the lease that its worker holds.
 --
 -- Guarantees
---   * Fenced: a row whose lease has moved on, or that nobody runs any more, is left alone and not returned. So a worker
---     that slept past its lease cannot overwrite its successor, and completing races with reaping: whoever locks the row
---     first wins, and the other finds nothing.
+--   * Fenced: a row whose lease has moved on, or that nobody runs any more, is left alone and not returned. So a
+--     worker that slept past its lease cannot overwrite its successor, and completing races with reaping: whoever
+--     locks the row first wins, and the other finds nothing.
 --   * A job leaves `job` and enters `done` in this one statement: no reader sees it in both or in neither.
 --   * A wish to cancel that came before the handler's end ends the job as cancelled, whatever the outcome was.
 --
--- :states are 3 completed, 4 failed, 5 cancelled, 2 failing, 0 given back without counting the attempt.
--- Index: the primary key, once for each row given. `state + 0` keeps the planner from starting at the running jobs
--- instead, which made this quadratic. The caller sorts the rows by queue and seq: then two batches lock in one order.
+-- :states are 3 completed, 4 failed, 5 cancelled, 2 failing, 0 given back without counting the attempt. Index: the
+-- primary key, once for each row given. The arrays come out of subselects, so that the planner does not count them
+-- and prefer to read the whole table for a big batch; and `state + 0` keeps it from starting at the running jobs,
+-- which made this quadratic. The caller sorts the rows by queue and seq: then two batches lock in one order.
 with given as (
     select *
     from unnest(
-        :queue_ids::integer [], :seqs::bigint [], :leases::integer [], :states::smallint [], :results::bytea [],
-        :errors::text [], :delays::double precision []
-    ) as g (queue_id, seq, lease, state, result, error, delay)
+            (select :queue_ids::integer[]),
+            (select :seqs::bigint[]),
+            (select :leases::integer[]),
+            (select :states::smallint[]),
+            (select :results::bytea[]),
+            (select :errors::text[]), (select :delays::double precision[])
+        ) as g (queue_id, seq, lease, state, result, error, delay)
 ),
 
 ended as (
@@ -55,7 +60,7 @@ back as (
     where
         j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
         and g.state < 3 and not j.cancel_requested
-    returning j.queue_id, j.seq, j.state, j.attempts, j.ready, g.error
+    returning j.queue_id, j.seq, j.lease, j.state, j.attempts, j.ready, g.error
 ),
 
 noted as (
@@ -66,30 +71,32 @@ noted as (
 ),
 
 settled as (
-    select e.queue_id, e.seq, e.state, e.attempts from ended as e
+    select e.queue_id, e.seq, e.lease, e.state, e.attempts from ended as e
     union all
-    select b.queue_id, b.seq, b.state, b.attempts from back as b
+    select b.queue_id, b.seq, b.lease, b.state, b.attempts from back as b
 )
 
 select
-    s.seq, s.state,
+    s.seq, s.lease, s.state,
     (
         select case when exists (select from back where back.ready)
-            then (
-                select count(pgjq.wake(q.name)) from pgjq.queue as q
-                where q.id in (select b.queue_id from back as b where b.ready)
-            )
+                then (
+                    select count(pgjq.wake(q.name)) from pgjq.queue as q
+                    where q.id in (select b.queue_id from back as b where b.ready)
+                )
         end
     ) as woken,
     (
         select case when pgjq.watched() then (
-            select pgjq.publish(array_agg(pgjq.event(
-                (array['queued', '', 'failing', 'completed', 'failed', 'cancelled'])[e.state + 1],
-                q.name, b.id, e.attempts
-            )))
-            from settled as e
-            inner join pgjq.body as b on e.seq = b.seq and e.queue_id = b.queue_id
-            inner join pgjq.queue as q on e.queue_id = q.id
-        ) end
+                select
+                    pgjq.publish(array_agg(pgjq.event(
+                        (array['queued', '', 'failing', 'completed', 'failed', 'cancelled'])[e.state + 1],
+                        q.name, b.id, e.attempts
+                    )))
+                from settled as e
+                inner join pgjq.body as b on e.seq = b.seq and e.queue_id = b.queue_id
+                inner join pgjq.queue as q on e.queue_id = q.id
+            )
+        end
     ) as published
 from settled as s

@@ -8,7 +8,7 @@ live as (
         count(*) filter (where j.state = 1) as processing,
         count(*) filter (where j.state = 2) as failing,
         extract(epoch from pgjq.now() - min(j.run_at) filter (where j.state <> 1 and j.run_at <= pgjq.now()))
-            ::double precision as oldest_ready_age
+        ::double precision as oldest_ready_age
     from pgjq.job as j
     where j.queue_id = (select here.id from here)
 ),

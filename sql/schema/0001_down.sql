@@ -1,15 +1,17 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
 drop view if exists pgjq.jobs;
-drop function if exists pgjq.enqueue (text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text);
-drop function if exists pgjq.enqueue_jobs (text, text [], bytea [], jsonb, jsonb [], bigint []);
-drop function if exists pgjq.free_id (integer, text, boolean);
-drop function if exists pgjq.queue_id (text);
-drop function if exists pgjq.publish (text []);
-drop function if exists pgjq.event (text, text, text, integer, integer, text, text);
-drop function if exists pgjq.watched ();
-drop function if exists pgjq.wake (text);
-drop function if exists pgjq.retry_delay (jsonb, integer);
+drop function if exists pgjq.enqueue(
+    text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text
+);
+drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
+drop function if exists pgjq.free_id(integer, text, boolean);
+drop function if exists pgjq.queue_id(text);
+drop function if exists pgjq.publish(text[]);
+drop function if exists pgjq.event(text, text, text, integer, integer, text, text);
+drop function if exists pgjq.watched();
+drop function if exists pgjq.wake(text);
+drop function if exists pgjq.retry_delay(jsonb, integer);
 drop table if exists pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
 drop sequence if exists pgjq.job_seq;
-drop function if exists pgjq.schema_version ();
-drop function if exists pgjq.now ();
+drop function if exists pgjq.schema_version();
+drop function if exists pgjq.now();

@@ -1,10 +1,10 @@
 -- The tables of pgjq.
 --
 -- A job is two rows, then three: `body` is who it is and what it carries, and never moves; `job` is the narrow,
--- fixed-width row that changes while the job lives; `done` is how it ended. Finishing moves a row from `job` to `done` in
--- one statement, so a job is in exactly one of the two in every snapshot. An id is taken by one unique index on `body`.
--- Every table is partitioned by queue, so that a queue may be given storage of its own; until then the default partition
--- holds everything.
+-- fixed-width row that changes while the job lives; `done` is how it ended. Finishing moves a row from `job` to
+-- `done` in one statement, so a job is in exactly one of the two in every snapshot. An id is taken by one unique
+-- index on `body`. Every table is partitioned by queue, so that a queue may be given storage of its own; until then
+-- the default partition holds everything.
 
 create table pgjq.queue (
     id integer generated always as identity primary key,
@@ -17,7 +17,7 @@ create table pgjq.worker (
     name text not null unique,
     started_at timestamptz not null default pgjq.now(),
     last_seen timestamptz not null default pgjq.now(),
-    queues text [] not null default '{}'
+    queues text[] not null default '{}'
 );
 
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.
@@ -109,9 +109,10 @@ create table pgjq.job_default partition of pgjq.job default with (
 create table pgjq.done_default partition of pgjq.done default;
 create table pgjq.progress_default partition of pgjq.progress default;
 
--- A queue's statistics are wrong the moment after they are taken: full one minute, empty the next. A plan made from them
--- is right by luck (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change: it then
--- assumes a fixed share of the table, whose size it always knows, and walks the index that the statement was written for.
+-- A queue's statistics are wrong the moment after they are taken: full one minute, empty the next. A plan made from
+-- them is right by luck (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change:
+-- it then assumes a fixed share of the table, whose size it always knows, and walks the index that the statement was
+-- written for.
 alter table pgjq.job alter column queue_id set statistics 0;
 alter table pgjq.job alter column rank set statistics 0;
 alter table pgjq.job alter column state set statistics 0;

@@ -2,8 +2,11 @@
 create view pgjq.jobs as
 select
     b.seq, b.queue_id, q.name as queue, b.id,
-    (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[coalesce(j.state, d.state) + 1] as state,
-    b.created_at, coalesce(j.attempts, d.attempts) as attempts, coalesce(j.max_attempts, d.max_attempts) as max_attempts,
+    (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[coalesce(j.state, d.state) + 1]
+        as state,
+    b.created_at,
+    coalesce(j.attempts, d.attempts) as attempts,
+    coalesce(j.max_attempts, d.max_attempts) as max_attempts,
     -coalesce(j.rank, d.rank) as priority, j.run_at, coalesce(j.started_at, d.started_at) as started_at, d.finished_at,
     j.locked_until, w.name as worker, coalesce(j.lease, d.lease) as lease, coalesce(j.stalled, d.stalled) as stalled,
     coalesce(j.singleton_key, d.singleton_key) as singleton_key,

@@ -1,0 +1,1 @@
+"""The PostgreSQL adapter: the only place that speaks psycopg."""

@@ -1,9 +1,9 @@
 """Somebody else's connection: enqueueing inside the caller's own transaction.
 
-A psycopg connection is used as it is. SQLAlchemy's sessions and connections, and Django's connections, run the statement
-themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits, rolls back or
-changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy and Django are recognised
-without being imported.
+A psycopg connection is used as it is. SQLAlchemy's sessions and connections, and Django's connections, run the
+statement themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits,
+rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy and Django
+are recognised without being imported.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgjq.errors import StorageError
-from pgjq.options import invalid
+from pgjq.errors import StorageError, ValidationError
 from pgjq.storage.postgres.failures import translate
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Rows, Session
 
@@ -35,7 +34,9 @@ def adopt(connection: Any, colour: Colour, queries: Queries) -> Session:
     session, its_colour = _recognise(connection, queries)
     if its_colour != colour:
         call = "await AsyncClient" if its_colour == "async" else "Client"
-        raise invalid(f"this is {'an async' if its_colour == 'async' else 'a blocking'} connection: use it with {call}")
+        raise ValidationError(
+            f"this is {'an async' if its_colour == 'async' else 'a blocking'} connection: use it with {call}"
+        )
     return session
 
 
@@ -51,7 +52,7 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
         return _Alchemy(connection, queries), "blocking"
     if getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor"):
         return _Django(connection, queries), "blocking"
-    raise invalid(f"{WANTED}, not {type(connection).__name__}")
+    raise ValidationError(f"{WANTED}, not {type(connection).__name__}")
 
 
 class _Adopted:

@@ -66,8 +66,8 @@ async def _call(
 async def _call_in_chunks(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
     """Call the function chunk by chunk in one transaction.
 
-    The numbers are drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks are
-    taken in the order of the ids, and two such calls cannot deadlock.
+    The numbers are drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks
+    are taken in the order of the ids, and two such calls cannot deadlock.
     """
     order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
     refused: dict[int, EnqueueResult] = {}
@@ -148,10 +148,11 @@ def _spoken(settings: Settings) -> dict[str, Any]:
 
 
 def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
-    return {
-        n - 1: EnqueueResult(status, jobs[n - 1].id, rows.state_name(state), result)
-        for n, status, state, result in refused
-    }
+    answers: dict[int, EnqueueResult] = {}
+    for position, status, state, result in refused:
+        index = int(position) - 1
+        answers[index] = EnqueueResult(status, jobs[index].id, rows.state_name(state), result)
+    return answers
 
 
 def _field(text: str) -> str:

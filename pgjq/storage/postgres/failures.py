@@ -12,7 +12,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from pgjq.errors import PgjqError, SchemaError, StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 MIGRATE = 'run "pgjq migrate" or pgjq.migrate(conninfo)'
 
@@ -21,24 +21,24 @@ TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None]:
     """Turn the driver's errors into pgjq's."""
     try:
         yield
     except psycopg.Error as error:
         raise translate(error) from error
-    except PoolTimeout as error:
-        message = "no connection became free in time; raise max_size, or look for one that is held too long"
-        raise StorageUnavailableError(message) from error
-    except PoolClosed as error:
-        message = "this storage has been closed"
-        raise StorageError(message) from error
 
 
 def translate(error: psycopg.Error) -> PgjqError:
     """Find pgjq's word for an error of the driver's."""
     text = str(error).strip() or type(error).__name__
     match error:
+        case PoolClosed():
+            return StorageError("this storage has been closed")
+        case PoolTimeout():
+            return StorageUnavailableError(
+                "no connection became free in time; raise max_size, or look for one that is held too long"
+            )
         case errors.InvalidSchemaName() | errors.UndefinedTable() | errors.UndefinedFunction():
             return SchemaError(f"{text.splitlines()[0]}; the schema is missing or incomplete: {MIGRATE}")
         case psycopg.OperationalError() | psycopg.InterfaceError():

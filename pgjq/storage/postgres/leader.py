@@ -2,8 +2,8 @@
 
 The office is a session advisory lock on a connection of its own. Rules, and what each failure does:
 
-* To lead is to hold the lock in this very session. Each call to `elect` proves it by asking that session for its locks; a
-  session behind a pooler that changed hands does not have it, and then this candidate does not lead.
+* To lead is to hold the lock in this very session. Each call to `elect` proves it by asking that session for its
+  locks; a session behind a pooler that changed hands does not have it, and then this candidate does not lead.
 * The server ends a session that has said nothing for `ttl` seconds (`idle_session_timeout`), and the lock with it. So a
   leader that is stopped, or cut off without a word, is out of office at the latest `ttl` after its last proof, and a
   leader that cannot prove its office within that time must stop acting: see the trust window of the reaper.

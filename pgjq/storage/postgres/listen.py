@@ -1,11 +1,11 @@
 """One listening connection for a whole storage.
 
 Rules of the protocol
-* Whoever wants to hear of a topic says so with `want`, which returns when the server knows: LISTEN has been run, and a
-  shared advisory lock in this session tells writers that somebody listens (`sql/functions/0001_notify.sql`). The last one
-  who leaves a topic gives the lock back, and writers stop notifying.
-* A thread waits on the socket and hands notices to mailboxes. It asks the server something when it has been silent for a
-  while, because a connection that is only listened to can be dead for hours.
+* Whoever wants to hear of a topic says so with `want`, which returns when the server knows: LISTEN has been run, and
+  a shared advisory lock in this session tells writers that somebody listens (`sql/functions/0001_notify.sql`). The
+  last one who leaves a topic gives the lock back, and writers stop notifying.
+* A thread waits on the socket and hands notices to mailboxes. It asks the server something when it has been silent
+  for a while, because a connection that is only listened to can be dead for hours.
 * After a loss it connects again, takes every topic up again, and puts `RESYNC` into every mailbox: what happened in
   between was not heard, so everyone looks for themselves.
 """
@@ -148,8 +148,10 @@ class Listener:
 
     def _listen(self) -> None:
         while not self._closing.is_set() and (connection := self._connection) is not None:
-            readable, _, _ = select.select([connection.fileno(), self._nudge_out], [], [], PROBE_SECONDS)
-            if not readable:
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLIN)
+            poll.register(self._nudge_out, select.POLLIN)
+            if not poll.poll(PROBE_SECONDS * 1000):
                 connection.execute("select 1")
             self._dispatch(connection)
 

@@ -1,8 +1,8 @@
 """The operations on PostgreSQL, in both colours from one source.
 
-An operation is one statement of `sql/queries`, with its own guarantees in its header, run on a connection of the pool in
-autocommit; this module turns values into parameters and rows into values. Only enqueueing may happen on somebody else's
-connection, and only a batch of copies is a transaction of more than one statement.
+An operation is one statement of `sql/queries`, with its own guarantees in its header, run on a connection of the pool
+in autocommit; this module turns values into parameters and rows into values. Only enqueueing may happen on somebody
+else's connection, and only a batch of copies is a transaction of more than one statement.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
-
 
 from pgjq.errors import StorageError
 from pgjq.job import CancelResult
@@ -101,16 +100,18 @@ class PostgresOperations:
             "errors": literals.texts(c[2] for c in columns),
             "delays": literals.numbers(c[3] for c in columns),
         }
-        states = {seq: rows.state_name(state) for seq, state, *_ in await self._fetch("settle", params)}
-        return [Settled(s.lease, states.get(s.lease.key[1])) for s in settlements]
+        found = await self._fetch("settle", params)
+        states = {(seq, lease): rows.state_name(state) for seq, lease, state, *_ in found}
+        return [Settled(s.lease, states.get(_fence(s.lease))) for s in settlements]
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """See `Operations`."""
         await self._fetch("seen", {"worker": worker, "queues": []})
-        held = dict(await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda held: held.key))))
+        found = await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda lease: lease.key)))
+        held = {(seq, lease): cancel_requested for seq, lease, cancel_requested in found}
         return Pulse(
-            lost=[lease for lease in leases if lease.key[1] not in held],
-            cancel_requested=[lease for lease in leases if held.get(lease.key[1])],
+            lost=[lease for lease in leases if _fence(lease) not in held],
+            cancel_requested=[lease for lease in leases if held.get(_fence(lease))],
         )
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
@@ -293,6 +294,11 @@ def _lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
         "seqs": literals.numbers(lease.key[1] for lease in leases),
         "leases": literals.numbers(lease.number for lease in leases),
     }
+
+
+def _fence(lease: Lease) -> tuple[int, int]:
+    """Name a lease as the rows do. One job may be in a batch twice, under an old lease and the current one."""
+    return lease.key[1], lease.number
 
 
 def _settle_row(outcome: Outcome) -> tuple[int, bytes | None, str | None, float | None]:

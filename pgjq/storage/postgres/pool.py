@@ -1,13 +1,14 @@
 """Connections of our own: a pool for each colour, opened on first use.
 
-An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage. Before a pool
-opens, one plain connection looks at the database: a wrong password or a missing schema is then an error at once, in the
-caller's hands, and not a time-out of a pool that keeps trying.
+An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage. Before a
+pool opens, one plain connection looks at the database: a wrong password or a missing schema is then an error at once,
+in the caller's hands, and not a time-out of a pool that keeps trying.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,7 @@ from pgjq.storage.postgres.failures import MIGRATE, translated
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.storage.postgres.queries import Queries
@@ -53,7 +54,8 @@ class Pools:
     def __init__(self, conninfo: str, queries: Queries, min_size: int, max_size: int) -> None:
         self.conninfo = conninfo
         self.queries = queries
-        self.sizes = {"min_size": min_size, "max_size": max_size}
+        self.min_size = min_size
+        self.max_size = max_size
         self.closed = False
         self._checked = False
         self.blocking = BlockingPool(self)
@@ -87,11 +89,20 @@ class BlockingPool:
         self._pool: ConnectionPool[Any] | None = None
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
+    async def session(self) -> AsyncGenerator[Session]:
         """Borrow a connection."""
         pool = self._opened()
-        with translated(), pool.connection() as connection:
-            yield BlockingSession(connection, self._pools.queries)
+        with translated():
+            connection = pool.getconn()
+            while has_news(connection.fileno()):
+                connection.close()
+                pool.putconn(connection)
+                pool.drain()
+                connection = pool.getconn()
+            try:
+                yield BlockingSession(connection, self._pools.queries)
+            finally:
+                pool.putconn(connection)
 
     async def check(self) -> None:
         """See whether the database can be used."""
@@ -112,7 +123,13 @@ class BlockingPool:
         with self._lock:
             if self._pool is None:
                 self._pools.check()
-                self._pool = ConnectionPool(self._pools.conninfo, kwargs=CONNECTION, **self._pools.sizes, open=True)
+                self._pool = ConnectionPool(
+                    self._pools.conninfo,
+                    kwargs=CONNECTION,
+                    min_size=self._pools.min_size,
+                    max_size=self._pools.max_size,
+                    open=True,
+                )
             return self._pool
 
 
@@ -125,12 +142,20 @@ class AsyncPool:
         self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
+    async def session(self) -> AsyncGenerator[Session]:
         """Borrow a connection."""
         pool = await self._opened()
         with translated():
-            async with pool.connection() as connection:
+            connection = await pool.getconn()
+            while has_news(connection.fileno()):
+                await connection.close()
+                await pool.putconn(connection)
+                await pool.drain()
+                connection = await pool.getconn()
+            try:
                 yield AsyncSession(connection, self._pools.queries)
+            finally:
+                await pool.putconn(connection)
 
     async def check(self) -> None:
         """See whether the database can be used."""
@@ -159,11 +184,29 @@ class AsyncPool:
         with self._lock:
             if (pool := self._by_loop.get(loop)) is None:
                 self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
-                pool = AsyncConnectionPool(self._pools.conninfo, kwargs=CONNECTION, **self._pools.sizes, open=False)
+                pool = AsyncConnectionPool(
+                    self._pools.conninfo,
+                    kwargs=CONNECTION,
+                    min_size=self._pools.min_size,
+                    max_size=self._pools.max_size,
+                    open=False,
+                )
                 self._by_loop[loop] = pool
         with translated():
             await pool.open()
         return pool
+
+
+def has_news(socket: int) -> bool:
+    """Tell whether a connection that lay idle has something to say: then the server has closed it.
+
+    Looking costs a microsecond and no round trip, and is why the next caller does not notice that a server was
+    restarted. The idle neighbours are dropped as well. A peer that vanished without a word is found by the statement
+    that fails.
+    """
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def check_version(version: int) -> None:

@@ -1,8 +1,8 @@
 """The SQL, read from its files.
 
 Statements live in `sql/`, one per file, valid in psql as they stand: the schema is written `pgjq.`, parameters are
-written `:name`. In a checkout `sql/` is at the root; in a wheel it is inside the package. `render` puts another schema's
-name in place of `pgjq`; `Queries` gives the statements as psycopg wants them.
+written `:name`. In a checkout `sql/` is at the root; in a wheel it is inside the package. `render` puts another
+schema's name in place of `pgjq`; `Queries` gives the statements as psycopg wants them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pgjq.options import invalid
+from pgjq.errors import ValidationError
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
@@ -29,8 +29,8 @@ def resources(folder: str) -> Path:
 
 def check_schema_name(schema: str) -> str:
     """Return the schema's name if it can be used."""
-    if not schema or "\0" in schema or len(schema.encode()) > _SCHEMA_BYTES:
-        raise invalid(f"schema must be a name of 1 to {_SCHEMA_BYTES} bytes, not {schema!r}")
+    if not schema or {"\0", ":"} & set(schema) or len(schema.encode()) > _SCHEMA_BYTES:
+        raise ValidationError(f"schema must be a name of 1 to {_SCHEMA_BYTES} bytes without a colon, not {schema!r}")
     return schema
 
 
@@ -40,6 +40,8 @@ def render(text: str, schema: str) -> str:
         return text
     literal = schema.replace("'", "''")
     name = '"{}"'.format(schema.replace('"', '""'))
+    # nextval reads its argument as SQL reads a name: unquoted, "Jobs" would be the sequence of another schema, jobs.
+    text = text.replace("nextval('pgjq.", "nextval('{}\0".format(name.replace("'", "''")))
     text = text.replace("'pgjq.", f"'{literal}\0")
     text = re.sub(r'(?<![\w"])pgjq\.', lambda _: f"{name}.", text)
     return text.replace("\0", ".")
@@ -63,8 +65,11 @@ class Queries:
 
     @functools.cache  # noqa: B019
     def psycopg(self, name: str) -> bytes:
-        """Return a statement with psycopg's `%(name)s` parameters."""
-        return _PARAMETER.sub(r"%(\1)s", self.text(name).replace("%", "%%")).encode()
+        """Return a statement with psycopg's `%(name)s` parameters; one without any is to be run without any."""
+        text = self.text(name)
+        if _PARAMETER.search(text):
+            text = _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
+        return text.encode()
 
     def channel(self, topic: str) -> str:
         """Return the name of a NOTIFY channel."""

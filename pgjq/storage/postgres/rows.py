@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,26 @@ from pgjq.storage.base import Claimed, Lease, Reaped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OPTIONS = {field.name for field in fields(JobOptions)}
+
 
 def claimed(queue: str, row: Sequence[Any]) -> Claimed:
     """Read a row of claim.sql."""
-    queue_id, seq, lease, job_id, payload, attempts, max_attempts, created_at, lease_s, expire_s, checkpoint, opts, _ = row
+    (
+        queue_id,
+        seq,
+        lease,
+        job_id,
+        payload,
+        attempts,
+        max_attempts,
+        created_at,
+        lease_s,
+        expire_s,
+        checkpoint,
+        opts,
+        _,
+    ) = row
     return Claimed(
         Lease(queue, job_id, lease, (queue_id, seq)),
         payload,
@@ -26,8 +43,13 @@ def claimed(queue: str, row: Sequence[Any]) -> Claimed:
         lease_s,
         expire_s,
         checkpoint,
-        JobOptions(**opts) if opts else PLAIN,
+        job_options(opts) if opts else PLAIN,
     )
+
+
+def job_options(stored: dict[str, Any]) -> JobOptions:
+    """Read what a job brings along; what newer code may have written beside it is passed over."""
+    return JobOptions(**{name: value for name, value in stored.items() if name in _OPTIONS})
 
 
 def reaped(row: Sequence[Any]) -> Reaped:
@@ -38,7 +60,9 @@ def reaped(row: Sequence[Any]) -> Reaped:
 
 def job_status(row: Sequence[Any]) -> JobStatus:
     """Read a row of the view `jobs`; its result stays bytes."""
-    (_, _, queue, job_id, state, created_at, attempts, max_attempts, priority, run_at, started_at, finished_at) = row[:12]
+    (_, _, queue, job_id, state, created_at, attempts, max_attempts, priority, run_at, started_at, finished_at) = row[
+        :12
+    ]
     locked_until, worker, lease, stalled, singleton_key, result, error = row[12:]
     return JobStatus(
         id=job_id,
@@ -87,7 +111,8 @@ def worker_info(row: Sequence[Any]) -> WorkerInfo:
 
 def events(notice: str) -> list[Event]:
     """Read a notice of the events' channel."""
-    return [Event(**{**event, "at": datetime.fromtimestamp(event["at"], UTC)}) for event in json.loads(notice)]
+    told: list[dict[str, Any]] = json.loads(notice)
+    return [Event(at=datetime.fromtimestamp(event.pop("at"), UTC), **event) for event in told]
 
 
 def write_error(error: JobError) -> str:

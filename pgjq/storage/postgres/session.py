@@ -53,7 +53,7 @@ class BlockingSession:
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         """Run a query; never prepared, because a plan made while a queue was empty is wrong when it is full."""
         with translated(), self._connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(self._queries.psycopg(name), params, prepare=False)
+            cursor.execute(self._queries.psycopg(name), params or None, prepare=False)
             return cursor.fetchall() if cursor.description else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ class AsyncSession:
         """Run a query; never prepared, as above."""
         with translated():
             async with self._connection.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(self._queries.psycopg(name), params, prepare=False)
+                await cursor.execute(self._queries.psycopg(name), params or None, prepare=False)
                 return await cursor.fetchall() if cursor.description else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:

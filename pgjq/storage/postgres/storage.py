@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgjq.options import invalid, whole
+from pgjq.errors import ValidationError
+from pgjq.options import whole
 from pgjq.storage.base import Operations, Promises
 from pgjq.storage.postgres.leader import Offices
 from pgjq.storage.postgres.listen import Listener
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 class PostgresStorage:
     """Jobs in tables of a PostgreSQL database, version 14 or newer.
 
-    `conninfo` is a libpq connection string or URL. Nothing is opened before the first operation. Share one storage among
-    all clients, queues and threads of a process: it keeps between `min_size` and `max_size` connections for each colour
-    that is used, and one more that listens once somebody waits.
+    `conninfo` is a libpq connection string or URL. Nothing is opened before the first operation. Share one storage
+    among all clients, queues and threads of a process: it keeps between `min_size` and `max_size` connections for
+    each colour that is used, and one more that listens once somebody waits.
     """
 
     promises = Promises(durable=True, processes=True, machines=True, transactions=True, leader_election=True)
 
     def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
         if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise invalid("conninfo must be a libpq connection string or URL")
+            raise ValidationError("conninfo must be a libpq connection string or URL")
         whole("min_size", min_size, 0)
         whole("max_size", max_size, max(1, min_size))
         self.conninfo = conninfo

@@ -1,0 +1,27 @@
+"""What a worker of the demo is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Words on the command line; the database is in PGJQ_URL, because everybody can read a command line."""
+
+    name: str
+    queue: str
+    batch: int
+    pause: float
+
+    def words(self) -> list[str]:
+        return [self.name, self.queue, str(self.batch), str(self.pause)]
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Assignment:
+        name, queue, batch, pause = words
+        return cls(name, queue, int(batch), float(pause))

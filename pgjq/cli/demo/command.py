@@ -1,0 +1,197 @@
+"""The story that the demo tells, from an empty directory to the table at the end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+from rich.console import Console
+
+from pgjq.blocking import drive
+from pgjq.cli.database import database
+from pgjq.cli.demo.assignment import Assignment
+from pgjq.cli.demo.crew import SECONDS, count_held, crew, kill_while_it_holds_jobs
+from pgjq.cli.demo.screen import Bar
+from pgjq.cli.demo.verdict import look, table
+from pgjq.client import Client
+from pgjq.embedded import EmbeddedServer
+from pgjq.migrate import migrate
+from pgjq.storage.postgres.storage import PostgresStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pgjq.cli.demo.crew import WorkerProcess
+    from pgjq.storage.base import Subscription
+
+QUESTION, NUMBER = "the question", 1234
+ENDINGS = ("completed", "failed", "cancelled")
+BATCH = 50
+PAUSE = 0.001
+LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a middle to kill a worker in.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command()
+@click.option(
+    "--jobs", type=click.IntRange(100, 200_000), default=4_000, show_default=True, help="How many jobs to run."
+)
+@click.option(
+    "--url",
+    help="Run on this PostgreSQL instead. The schema pgjq is made there if it is missing; the demo's jobs are removed.",
+)
+def demo(jobs: int, url: str | None) -> None:
+    """See jobs run, with one worker killed on the way.
+
+    Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; asks one question and
+    waits for its answer; kills one worker with kill -9; and checks that every job has exactly one result. Nothing of it
+    stays, and PGJQ_URL is not looked at.
+
+    \b
+    Examples:
+      pgjq demo
+      pgjq demo --jobs 20000
+    """  # noqa: D301
+    console = Console(highlight=False)
+    console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, and one of them is killed on the way.\n")
+    with _leaving_in_order(), _server(url, console) as conninfo, Client(PostgresStorage(conninfo)) as client:
+        story = _Story(console, client, conninfo, jobs)
+        try:
+            story.tell()
+        finally:
+            if url is not None:
+                story.forget()
+
+
+class _Story:
+    """One demo: a queue of its own, two workers, and what everybody is told meanwhile."""
+
+    def __init__(self, console: Console, client: Client, conninfo: str, jobs: int) -> None:
+        self._console = console
+        self._client = client
+        self._conninfo = conninfo
+        self._queue = f"demo-{uuid4().hex[:8]}"
+        self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
+        self._batch = min(BATCH, jobs // 20)
+        self._pause = max(PAUSE, LEAST_WORK / jobs)
+
+    def tell(self) -> None:
+        """Tell all of it; an end that is not a good one is an error."""
+        with crew([self._assignment(1), self._assignment(2)], self._conninfo) as workers:
+            self._run(*workers)
+        self._judge()
+
+    def forget(self) -> None:
+        """Remove the jobs again, from a database that is somebody's."""
+        ids = [*self._numbers, QUESTION]
+        drive(self._client.storage.operations("blocking").delete(self._queue, ids))
+
+    def _run(self, first: WorkerProcess, second: WorkerProcess) -> None:
+        self._say(f"{first.name} and {second.name} are processes {first.pid} and {second.pid}")
+        self._enqueue()
+        with Bar(self._console, self._client, self._queue, len(self._numbers) + 1) as bar:
+            bar.follow(0.2, [first, second])
+            self._ask()
+            bar.follow(0.4, [first, second])
+            self._kill(first, second, bar)
+            bar.follow(1.0, [second])
+
+    def _enqueue(self) -> None:
+        begun = time.monotonic()
+        self._client.enqueue_many(self._queue, self._numbers.items())
+        self._say(f"{len(self._numbers):,} jobs enqueued in {time.monotonic() - begun:.2f} s")
+
+    def _ask(self) -> None:
+        """Ask one question and wait for its answer: listen first, then enqueue, then read."""
+        waiting = self._client.get_queue_stats(self._queue).queued
+        begun = time.monotonic()
+        answers = drive(self._client.storage.operations("blocking").subscribe(self._queue))
+        try:
+            self._client.enqueue(self._queue, QUESTION, NUMBER, priority=100)
+            self._await(answers)
+        finally:
+            drive(answers.close())
+        result = self._client.get_result(self._queue, QUESTION)
+        took = f"{(time.monotonic() - begun) * 1000:.0f} ms"
+        self._say(f"asked for {NUMBER}²: {result}, after {took}, ahead of {waiting:,} waiting jobs")
+
+    def _await(self, answers: Subscription) -> None:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            if any(event.id == QUESTION and event.name in ENDINGS for event in drive(answers.next(SECONDS))):
+                return
+        raise click.ClickException(f"no answer within {SECONDS:g} s")
+
+    def _kill(self, victim: WorkerProcess, survivor: WorkerProcess, bar: Bar) -> None:
+        held = kill_while_it_holds_jobs(victim, self._client, self._queue)
+        begun = time.monotonic()
+        self._say(f"[red]kill -9 {victim.pid}[/]: {victim.name} is gone, and {held} jobs were in its hands")
+        bar.follow_until(lambda _: count_held(victim, self._client, self._queue) == 0, [survivor])
+        self._say(f"their leases lapsed, and {survivor.name} took them back, {time.monotonic() - begun:.1f} s later")
+
+    def _judge(self) -> None:
+        expected = {name: number * number for name, number in {**self._numbers, QUESTION: NUMBER}.items()}
+        checks = look(self._client, self._queue, expected)
+        self._console.print(table(checks))
+        if any(check.ok is False for check in checks):
+            raise click.ClickException("this is not what should have happened; please report it, with the lines above")
+
+    def _assignment(self, number: int) -> Assignment:
+        return Assignment(f"worker {number}", self._queue, self._batch, self._pause)
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"  {text}", soft_wrap=True)
+
+
+@contextmanager
+def _server(url: str | None, console: Console) -> Generator[str]:
+    """Have a PostgreSQL with pgjq's schema: the one that was named, or one that is gone afterwards."""
+    begun = time.monotonic()
+    with database(url) if url else _throwaway() as conninfo:
+        started = time.monotonic()
+        migrate(conninfo)
+        console.print(
+            f"  PostgreSQL {'reached' if url else 'started'} in {started - begun:.1f} s,"
+            f" migrated in {time.monotonic() - started:.1f} s"
+        )
+        yield conninfo
+
+
+@contextmanager
+def _throwaway() -> Generator[str]:
+    with tempfile.TemporaryDirectory(prefix="pgjq-demo-") as directory, ExitStack() as stack:
+        with _undisturbed():
+            server = stack.enter_context(EmbeddedServer.start(Path(directory)))
+        yield server.conninfo
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Put signals off, so that a server is either not there or ours to stop."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _leaving_in_order() -> Generator[None]:
+    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C."""
+
+    def leave(number: int, _: Any) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in SIGNALS if number != signal.SIGINT}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,43 @@
+"""How a case of the contract is written once and run in both colours."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import pytest
+
+from pgjq.testing.bench import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from pgjq.blocking import Colour
+    from pgjq.storage.base import Storage
+    from pgjq.testing.clock import Clock
+
+P = ParamSpec("P")
+
+
+def case(
+    coroutine: Callable[Concatenate[Any, Bench, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, Bench, P], None]:
+    """Make a test of a coroutine: it runs in the colour of its bench."""
+
+    @functools.wraps(coroutine)
+    def test(self: Any, bench: Bench, *args: P.args, **kwargs: P.kwargs) -> None:
+        bench.run(coroutine(self, bench, *args, **kwargs))
+
+    return test
+
+
+class Cases:
+    """The fixtures that every case has: its colour, and its bench."""
+
+    @pytest.fixture(params=["blocking", "async"])
+    def colour(self, request: pytest.FixtureRequest) -> Colour:
+        return request.param
+
+    @pytest.fixture
+    def bench(self, storage: Storage, clock: Clock, colour: Colour) -> Bench:
+        return Bench(storage, clock, colour)

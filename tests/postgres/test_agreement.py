@@ -1,0 +1,192 @@
+"""PostgreSQL and memory agree: random operations on both, at the same moments, must have the same answers.
+
+Memory is the model: one lock, plain Python. Whatever sequence of operations tells the two apart is a bug in one of
+them, and Hypothesis shrinks it to the shortest one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pgjq import JobError, LeasePolicy, MemoryStorage, NewJob, PostgresStorage
+from pgjq.blocking import drive
+from pgjq.options import JobFilter, Submission
+from pgjq.options import settings as resolve
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Claimed, Settlement
+from pgjq.testing import ManualClock, PostgresClock
+from tests.conftest import CLEAN
+
+QUEUES = ["one", "two"]
+ids = st.sampled_from(["a", "b", "c", "d"])
+queues = st.sampled_from(QUEUES)
+outcomes = st.one_of(
+    st.builds(Completed, st.sampled_from([None, b"", b"1"])),
+    st.builds(Failed, st.just(JobError("E", "boom"))),
+    st.builds(Failing, st.just(JobError("E", "again")), st.sampled_from([0.0, 5.0])),
+    st.builds(Snoozed, st.sampled_from([0.0, 5.0])),
+    st.just(Released()),
+    st.just(Cancelled()),
+)
+policies = st.builds(
+    LeasePolicy,
+    lease=st.sampled_from([None, 10.0, 30.0]),
+    heartbeat=st.just(5.0),
+    expire=st.sampled_from([None, 20.0, 900.0]),
+    max_stalled=st.sampled_from([None, 0, 1]),
+    reap_exhausted=st.sampled_from(["fail", "requeue"]),
+)
+options = st.fixed_dictionaries(
+    {},
+    optional={
+        "priority": st.integers(-2, 2),
+        "delay": st.sampled_from([0, 5, 60]),
+        "result_ttl": st.sampled_from([1, 30, 1000]),
+        "max_attempts": st.integers(1, 3),
+        "on_failed": st.sampled_from(["enqueue", "duplicate"]),
+        "retry_delay": st.sampled_from([0, 7]),
+        "heartbeat_seconds": st.just(15),
+        "expire_in_seconds": st.sampled_from([12, 100]),
+        "retention_seconds": st.just(40),
+        "delete_after_seconds": st.sampled_from([0, 50]),
+        "singleton_key": st.just("k"),
+    },
+)
+
+
+class Agreement(RuleBasedStateMachine):
+    """Do the same to both; compare every answer, and everything that can be seen."""
+
+    conninfo: ClassVar[str]
+    postgres: ClassVar[PostgresStorage]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[Claimed, Claimed]] = []
+
+    @initialize()
+    def start_empty(self) -> None:
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(CLEAN)
+        self.moved = PostgresClock(self.conninfo)
+        self.clock = ManualClock()
+        self.memory = MemoryStorage(clock=self.clock)
+        # Workers are numbered once by an adapter; an empty database has forgotten their numbers.
+        self.pg: Any = self.postgres.operations("blocking")
+        self.pg._worker_ids.clear()
+        self.mem: Any = self.memory.operations("blocking")
+
+    def both(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        ours = drive(getattr(self.pg, method)(*args, **kwargs))
+        model = drive(getattr(self.mem, method)(*args, **kwargs))
+        assert ours == model
+        return model
+
+    @rule(queue=queues, jobs=st.lists(st.tuples(ids, options), min_size=1, max_size=4))
+    def enqueue(self, queue: str, jobs: list[tuple[str, dict[str, Any]]]) -> None:
+        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **o))) for n, (i, o) in enumerate(jobs)]
+        self.both("enqueue", queue, batch)
+
+    @rule(wanted=st.permutations(QUEUES), limit=st.integers(1, 3), policy=policies)
+    def claim(self, wanted: list[str], limit: int, policy: LeasePolicy) -> None:
+        ours = drive(self.pg.claim(wanted, worker="ann", limit=limit, policy=policy))
+        model = drive(self.mem.claim(wanted, worker="ann", limit=limit, policy=policy))
+        assert [comparable(job) for job in ours] == [comparable(job) for job in model]
+        self.held += zip(ours, model, strict=True)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), outcome=outcomes)
+    def settle(self, data: st.DataObject, outcome: Any) -> None:
+        ours, model = data.draw(st.sampled_from(self.held))
+        (settled,) = drive(self.pg.settle([Settlement(ours.lease, outcome)]))
+        (expected,) = drive(self.mem.settle([Settlement(model.lease, outcome)]))
+        assert settled.state == expected.state
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def heartbeat(self) -> None:
+        ours = drive(self.pg.heartbeat([job.lease for job, _ in self.held], worker="ann"))
+        model = drive(self.mem.heartbeat([job.lease for _, job in self.held], worker="ann"))
+        for answer, expected in ((ours.lost, model.lost), (ours.cancel_requested, model.cancel_requested)):
+            assert [(x.id, x.number) for x in answer] == [(x.id, x.number) for x in expected]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), value=st.sampled_from([b"1", b"2"]))
+    def save_checkpoint(self, data: st.DataObject, value: bytes) -> None:
+        ours, model = data.draw(st.sampled_from(self.held))
+        assert drive(self.pg.save_checkpoint(ours.lease, value)) == drive(self.mem.save_checkpoint(model.lease, value))
+
+    @rule(limit=st.integers(1, 3), stale_age=st.sampled_from([0.0, 5.0]))
+    def reap(self, limit: int, stale_age: float) -> None:
+        ours = drive(self.pg.reap(limit=limit, stale_age=stale_age))
+        model = drive(self.mem.reap(limit=limit, stale_age=stale_age))
+        assert ours == model
+
+    @rule(queue=queues, job_id=ids, active=st.booleans())
+    def cancel(self, *, queue: str, job_id: str, active: bool) -> None:
+        self.both("cancel", queue, job_id, active=active)
+
+    @rule(queue=queues, job_id=ids)
+    def retry(self, queue: str, job_id: str) -> None:
+        ours = drive(self.pg.retry(queue, job_id))
+        model = drive(self.mem.retry(queue, job_id))
+        assert (ours and ours.state) == (model and model.state)
+
+    @rule(queue=queues, job_id=ids)
+    def delete(self, queue: str, job_id: str) -> None:
+        self.both("delete", queue, [job_id])
+
+    @rule(seconds=st.sampled_from([1, 5, 10, 31, 1000]))
+    def advance(self, seconds: float) -> None:
+        self.moved.advance(seconds)
+        self.clock.advance(seconds)
+
+    @rule()
+    def prune(self) -> None:
+        self.both("prune")
+
+    @invariant()
+    def everything_looks_the_same(self) -> None:
+        if not hasattr(self, "mem"):
+            return
+        for queue in QUEUES:
+            ours = drive(self.pg.stats(queue))
+            model = drive(self.mem.stats(queue))
+            assert ours == dataclasses.replace(model, oldest_ready_age=ours.oldest_ready_age)
+            assert ours.oldest_ready_age == pytest.approx(model.oldest_ready_age)
+        ours, _ = drive(self.pg.find(JobFilter()))
+        model, _ = drive(self.mem.find(JobFilter()))
+        assert ours == model
+        assert drive(self.pg.next_deadline()) == pytest.approx(drive(self.mem.next_deadline()))
+
+
+def comparable(job: Claimed) -> Claimed:
+    """Leave out the storage's own name for the job."""
+    return dataclasses.replace(job, lease=dataclasses.replace(job.lease, key=None))
+
+
+def test_postgres_and_memory_agree(database: str, postgres: PostgresStorage) -> None:
+    Agreement.conninfo, Agreement.postgres = database, postgres
+    run_state_machine_as_test(
+        Agreement,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
