@@ -36,7 +36,9 @@ def print_statements() -> None:
     """Print the SQL instead of running it."""
     _take_schema_argument()
     schema = current_schema()
-    context.configure(dialect_name="postgresql", version_table_schema=schema, literal_binds=True)
+    # With named parameters a percent sign in the schema's name is not doubled.
+    named = {"paramstyle": "named"}
+    context.configure(dialect_name="postgresql", version_table_schema=schema, literal_binds=True, dialect_opts=named)
     with context.begin_transaction():
         quoted = '"{}"'.format(schema.replace('"', '""'))
         context.get_context().impl.static_output(f"CREATE SCHEMA IF NOT EXISTS {quoted};")

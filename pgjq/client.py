@@ -19,6 +19,7 @@ from pgjq.options import (
     Settings,
     Submission,
     check_id,
+    check_key,
     check_queue,
     check_state,
     moment,
@@ -165,7 +166,7 @@ class AsyncClient(_Base):
                 state=None if state is None else check_state(state),
                 created_before=None if created_before is None else moment("created_before", created_before),
                 created_after=None if created_after is None else moment("created_after", created_after),
-                singleton_key=singleton_key,
+                singleton_key=None if singleton_key is None else check_key(singleton_key),
                 after=whole("after", after, 0, 2**63 - 1),
                 limit=whole("limit", limit, 1, FIND_LIMIT),
             )

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
+from pgjq.storage.postgres.pool import check_conninfo
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def run_sql(path: str) -> None:
     """Run a file below `sql/` inside a revision, in the schema that this migration is for."""
     from alembic import op
 
-    op.execute(read(path, current_schema()))
+    # Alembic reads a string as SQLAlchemy's text, where a colon may begin a parameter.
+    op.execute(read(path, current_schema()).replace(":", "\\:"))
 
 
 def create_schema() -> None:
@@ -110,15 +112,9 @@ def versions_path() -> str:
 
 def sqlalchemy_url(conninfo: str) -> Any:
     """Turn a libpq connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
     from sqlalchemy.engine import URL
 
-    try:
-        parameters = conninfo_to_dict(conninfo)
-    except ProgrammingError as error:
-        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
-    return URL.create(DRIVER, query={name: str(value) for name, value in parameters.items()})
+    return URL.create(DRIVER, query={name: str(value) for name, value in check_conninfo(conninfo).items()})
 
 
 def _config(schema: str) -> Config:

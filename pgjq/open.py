@@ -26,13 +26,17 @@ def open_storage(url: str) -> Storage:
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValidationError(f"a storage's URL must be a str, not {type(url).__name__}")
-    match urlsplit(url).scheme:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValidationError(f"this is not a URL: {error}") from error
+    match parts.scheme:
         case "postgresql" | "postgres":
             return PostgresStorage(url)
         case "memory":
             return MemoryStorage()
         case "embedded":
-            return _EmbeddedStorage(urlsplit(url).path)
+            return _EmbeddedStorage(parts.path)
         case scheme:
             raise ValidationError(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
 

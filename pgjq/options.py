@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from pgjq.errors import ValidationError
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LONGEST: Final = 100 * 365.25 * 86400.0
+# A year from the ends of what Python's datetime holds, so that they can be read in every time zone.
+EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + timedelta(days=366)
+LATEST: Final = datetime.max.replace(tzinfo=UTC) - timedelta(days=366)
 SHORT_MAX: Final = 32767
 ID_LENGTH: Final = 512
 QUEUE_LENGTH: Final = 128
@@ -129,6 +132,8 @@ def seconds(name: str, value: Any, *, above: float | None = None, at_least: floa
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValidationError(f"{name} must be a number of seconds or a timedelta, not {type(value).__name__}")
+    if isinstance(value, int):  # Beyond all floats, perhaps; comparing is exact.
+        value = max(-LONGEST, min(value, LONGEST))
     if not math.isfinite(value):
         raise ValidationError(f"{name} must be finite, not {value}")
     if above is not None and value <= above:
@@ -146,7 +151,10 @@ def moment(name: str, value: Any) -> datetime:
         raise ValidationError(
             f"{name} must say its time zone: this datetime is naive (datetime.now(timezone.utc) is aware)"
         )
-    return value
+    try:
+        return min(max(value.astimezone(UTC), EARLIEST), LATEST)
+    except OverflowError:
+        return EARLIEST if value.year < EARLIEST.year else LATEST
 
 
 def whole(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
@@ -180,7 +188,7 @@ def settings(job: NewJob, default_ttl: float = RESULT_TTL) -> Settings:
         priority=whole("priority", job.priority, -SHORT_MAX),
         run_at=None if job.run_at is None else moment("run_at", job.run_at),
         delay=0.0 if job.delay is None else seconds("delay", job.delay, at_least=0),
-        singleton_key=None if job.singleton_key is None else _check_key(job.singleton_key),
+        singleton_key=None if job.singleton_key is None else check_key(job.singleton_key),
         on_failed=job.on_failed,
         options=_job_options(job),
     )
@@ -217,7 +225,8 @@ def _job_options(job: NewJob) -> JobOptions:
     return PLAIN if options == PLAIN else options
 
 
-def _check_key(key: Any) -> str:
+def check_key(key: Any) -> str:
+    """Return the singleton key if any storage can hold it."""
     if not isinstance(key, str) or not 0 < len(key) <= ID_LENGTH or "\0" in key or not _is_unicode(key):
         raise ValidationError(f"singleton_key must be a str of 1 to {ID_LENGTH} characters without NUL")
     return key

@@ -188,8 +188,9 @@ as $$
 declare
     answer record;
 begin
-    if queue is null or queue = '' or length(queue) > 128 then
-        raise exception 'a queue''s name must have 1 to 128 characters' using errcode = 'check_violation';
+    if queue is null or queue = '' or length(queue) > 128 or queue ~ '[\u0001-\u001f\u007f-\u009f]' then
+        raise exception 'a queue''s name must have 1 to 128 characters, and no control characters'
+        using errcode = 'check_violation';
     end if;
     job_id := coalesce(id, gen_random_uuid()::text);
     if job_id = '' or length(job_id) > 512 then
@@ -198,9 +199,26 @@ begin
     if payload is null then
         raise exception 'payload must not be null; JSON''s null is ''null''::jsonb' using errcode = 'check_violation';
     end if;
-    if delay < 0 or result_ttl <= 0 or max_attempts < 1 then
-        raise exception 'delay must be at least 0, result_ttl more than 0, max_attempts at least 1'
+    if singleton_key = '' or length(singleton_key) > 512 then
+        raise exception 'singleton_key must have 1 to 512 characters' using errcode = 'check_violation';
+    end if;
+    if run_at is not null and delay is not null then
+        raise exception 'pass run_at or delay, not both' using errcode = 'check_violation';
+    end if;
+    -- NaN is more than anything in PostgreSQL, so it fails the upper bounds, as infinity does.
+    if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 or max_attempts < 1 then
+        raise exception 'delay must be at least 0, result_ttl more than 0, both finite, max_attempts at least 1'
         using errcode = 'check_violation';
+    end if;
+    if run_at < '0002-01-01' or run_at >= '9999-01-01' then
+        raise exception 'run_at must be between the years 2 and 9998' using errcode = 'check_violation';
+    end if;
+    -- A century is for ever, as it is for Python's callers; more could overflow a point in time later.
+    if delay > 3155760000 then
+        delay := 3155760000;
+    end if;
+    if result_ttl > 3155760000 then
+        result_ttl := 3155760000;
     end if;
     select e.status, e.state, e.result into answer
     from pgjq.enqueue_jobs(

@@ -22,8 +22,6 @@ SLEEPERS = """
     select from pg_locks
     where locktype = 'advisory' and classid = (hashtext('pgjq.wake')::bigint & 4294967295)::oid
 """
-    "select from pg_locks where locktype = 'advisory' and classid = (hashtext('pgjq.wake')::bigint & 4294967295)::oid"
-)
 
 
 def kill(conninfo: str, application: str, *, waiting_for_a_lock: bool = False) -> int:

@@ -8,6 +8,7 @@ are recognised without being imported.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -75,30 +76,33 @@ class _Adopted:
 class _Alchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import DBAPIError
+        from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            return [tuple(row) for row in self._connection.execute(text(self._queries.text(name)), params)]
-        except DBAPIError as error:
-            raise _unwrapped(error) from error
+            return [_plain(row) for row in self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
+        except SQLAlchemyError as error:
+            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _AsyncAlchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import DBAPIError
+        from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            return [tuple(row) for row in await self._connection.execute(text(self._queries.text(name)), params)]
-        except DBAPIError as error:
-            raise _unwrapped(error) from error
+            return [_plain(row) for row in await self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
+        except SQLAlchemyError as error:
+            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _Django(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        with self._connection.cursor() as cursor:
-            cursor.execute(self._queries.psycopg(name).decode(), params)
-            return list(cursor.fetchall())
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(self._queries.psycopg(name).decode(), params)
+                return [_plain(row) for row in cursor.fetchall()]
+        except import_module("django.db").Error as error:
+            raise _from_driver(error.__cause__, error) from error
 
 
 class _Callers:
@@ -111,6 +115,10 @@ class _Callers:
         return None
 
 
-def _unwrapped(error: Any) -> Exception:
-    cause = error.orig
+def _plain(row: Any) -> tuple[Any, ...]:
+    """Read a row whose bytes may have come as a memoryview, as psycopg2 has them."""
+    return tuple(value.tobytes() if isinstance(value, memoryview) else value for value in row)
+
+
+def _from_driver(cause: object, error: Exception) -> Exception:
     return translate(cause) if isinstance(cause, psycopg.Error) else StorageError(str(cause or error))

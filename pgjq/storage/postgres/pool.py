@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgjq.errors import SchemaError, StorageError
+from pgjq.errors import SchemaError, StorageError, ValidationError
 from pgjq.storage.postgres.failures import MIGRATE, translated
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 
@@ -69,7 +70,7 @@ class Pools:
         if self._checked:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
-            row = connection.execute(self.queries.psycopg("schema_version"), prepare=False).fetchone()
+            row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
         check_version(row[0] if row else 0)
         self._checked = True
 
@@ -218,3 +219,11 @@ def check_version(version: int) -> None:
     else:
         message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
     raise SchemaError(message)
+
+
+def check_conninfo(conninfo: str) -> dict[str, Any]:
+    """Return the parameters of a libpq connection string or URL."""
+    try:
+        return conninfo_to_dict(conninfo)
+    except (psycopg.ProgrammingError, AttributeError) as error:
+        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error

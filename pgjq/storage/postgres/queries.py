@@ -15,6 +15,7 @@ from typing import Final
 from pgjq.errors import ValidationError
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_OURS: Final = re.compile(r"(?<![\w\"])(nextval\('|'|)pgjq\.")
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
 # Room for ".events" within the 63 bytes of a channel's name.
 _SCHEMA_BYTES: Final = 48
@@ -29,22 +30,34 @@ def resources(folder: str) -> Path:
 
 def check_schema_name(schema: str) -> str:
     """Return the schema's name if it can be used."""
-    if not schema or {"\0", ":"} & set(schema) or len(schema.encode()) > _SCHEMA_BYTES:
-        raise ValidationError(f"schema must be a name of 1 to {_SCHEMA_BYTES} bytes without a colon, not {schema!r}")
+    try:
+        size = len(schema.encode())
+    except (AttributeError, UnicodeEncodeError):
+        size = 0
+    if not 0 < size <= _SCHEMA_BYTES or any(c < " " for c in schema):
+        raise ValidationError(f"schema must be a name of 1 to {_SCHEMA_BYTES} bytes, not {schema!r}")
     return schema
 
 
 def render(text: str, schema: str) -> str:
-    """Put the schema's name in place of `pgjq`, where it stands before a dot, as a name or at the start of a string."""
+    """Put the schema's name in place of `pgjq.`: as a name, as a name in nextval's string, or as plain text in one."""
     if schema == "pgjq":
         return text
-    literal = schema.replace("'", "''")
     name = '"{}"'.format(schema.replace('"', '""'))
-    # nextval reads its argument as SQL reads a name: unquoted, "Jobs" would be the sequence of another schema, jobs.
-    text = text.replace("nextval('pgjq.", "nextval('{}\0".format(name.replace("'", "''")))
-    text = text.replace("'pgjq.", f"'{literal}\0")
-    text = re.sub(r'(?<![\w"])pgjq\.', lambda _: f"{name}.", text)
-    return text.replace("\0", ".")
+    written = {
+        "": f"{name}.",
+        "'": "'{}.".format(schema.replace("'", "''")),
+        "nextval('": "nextval('{}.".format(name.replace("'", "''")),
+    }
+    text = text.replace("$$", _dollar_quote(schema))
+    return _OURS.sub(lambda found: written[found[1]], text)
+
+
+def _dollar_quote(schema: str) -> str:
+    tag = ""
+    while f"${tag}$" in schema:
+        tag += "q"
+    return f"${tag}$"
 
 
 def read(path: str, schema: str) -> str:
@@ -59,18 +72,28 @@ class Queries:
         self.schema = check_schema_name(schema)
 
     @functools.cache  # noqa: B019  (a handful of these live as long as the process)
-    def text(self, name: str) -> str:
-        """Return a statement with its `:name` parameters, without the comments for people."""
-        return _COMMENT.sub("", read(f"queries/{name}.sql", self.schema)).strip()
+    def psycopg(self, name: str) -> bytes:
+        """Return a statement with psycopg's `%(name)s` parameters."""
+        # The schema comes last: whatever its name holds is neither a parameter nor a cast.
+        text = _PARAMETER.sub(r"%(\1)s", _plain(name).replace("%", "%%"))
+        return render(text, self.schema.replace("%", "%%")).encode()
 
     @functools.cache  # noqa: B019
-    def psycopg(self, name: str) -> bytes:
-        """Return a statement with psycopg's `%(name)s` parameters; one without any is to be run without any."""
-        text = self.text(name)
-        if _PARAMETER.search(text):
-            text = _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
-        return text.encode()
+    def sqlalchemy(self, name: str) -> str:
+        """Return a statement for SQLAlchemy's `text`: parameters are `:name`, every other colon has a backslash."""
+        text = _plain(name).replace("::", "\\:\\:")
+        return render(text, self.schema.replace(":", "\\:"))
+
+    @functools.cache  # noqa: B019
+    def copy(self, name: str) -> bytes:
+        """Return a `COPY` statement, which has no parameters, and in which psycopg leaves percent signs alone."""
+        return render(_plain(name), self.schema).encode()
 
     def channel(self, topic: str) -> str:
         """Return the name of a NOTIFY channel."""
         return f"{self.schema}.{topic}"
+
+
+def _plain(name: str) -> str:
+    """Read a statement without the comments for people."""
+    return _COMMENT.sub("", read(f"queries/{name}.sql", "pgjq")).strip()

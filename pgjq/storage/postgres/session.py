@@ -6,14 +6,16 @@ blocking sessions block and never suspend, the async ones await. Everything abov
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 
 from pgjq.storage.postgres.failures import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from psycopg import AsyncConnection, Connection
@@ -52,20 +54,27 @@ class BlockingSession:
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         """Run a query; never prepared, because a plan made while a queue was empty is wrong when it is full."""
-        with translated(), self._connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(self._queries.psycopg(name), params or None, prepare=False)
+        # Not the connection's own cursors: a caller's may be of a class that writes parameters in another way.
+        with translated(), Cursor(self._connection, row_factory=tuple_row) as cursor:
+            cursor.execute(self._queries.psycopg(name), params, prepare=False)
             return cursor.fetchall() if cursor.description else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
-        statement = self._queries.psycopg(name)
-        with translated(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+        statement = self._queries.copy(name)
+        with translated(), Cursor(self._connection) as cursor, cursor.copy(statement) as copy:
             for piece in pieces:
                 copy.write(piece)
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a transaction."""
-        return _Entered(self._connection.transaction())
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[None]:
+        """Open a transaction, or a savepoint inside the caller's."""
+        with translated():
+            if not self._connection.autocommit:
+                # What begins with psycopg's block is committed by it; the caller's transaction must begin before.
+                self._connection.execute("select")
+            with self._connection.transaction():
+                yield
 
 
 class AsyncSession:
@@ -80,31 +89,23 @@ class AsyncSession:
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         """Run a query; never prepared, as above."""
         with translated():
-            async with self._connection.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(self._queries.psycopg(name), params or None, prepare=False)
+            async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+                await cursor.execute(self._queries.psycopg(name), params, prepare=False)
                 return await cursor.fetchall() if cursor.description else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
-        statement = self._queries.psycopg(name)
+        statement = self._queries.copy(name)
         with translated():
-            async with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            async with AsyncCursor(self._connection) as cursor, cursor.copy(statement) as copy:
                 for piece in pieces:
                     await copy.write(piece)
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a transaction."""
-        return self._connection.transaction()
-
-
-class _Entered:
-    """A blocking context manager in async clothes."""
-
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    async def __aenter__(self) -> object:
-        return self._manager.__enter__()
-
-    async def __aexit__(self, *exc: object) -> Any:
-        return self._manager.__exit__(*exc)
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[None]:
+        """Open a transaction, or a savepoint inside the caller's."""
+        with translated():
+            if not self._connection.autocommit:
+                await self._connection.execute("select")  # As above.
+            async with self._connection.transaction():
+                yield

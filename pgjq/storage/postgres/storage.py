@@ -10,7 +10,7 @@ from pgjq.storage.base import Operations, Promises
 from pgjq.storage.postgres.leader import Offices
 from pgjq.storage.postgres.listen import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
-from pgjq.storage.postgres.pool import Pools
+from pgjq.storage.postgres.pool import Pools, check_conninfo
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class PostgresStorage:
     def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
         if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValidationError("conninfo must be a libpq connection string or URL")
+        check_conninfo(conninfo)
         whole("min_size", min_size, 0)
         whole("max_size", max_size, max(1, min_size))
         self.conninfo = conninfo
