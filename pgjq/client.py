@@ -71,7 +71,9 @@ class _Base:
             job_id = next(made) if job_id is None else check_id(job_id)
             data = serialize_payload(self.payload_serde, payload, job_id)
             # Jobs with equal settings share one object: storages tell a uniform batch by that.
-            ready.append(Submission(job_id, data, known.setdefault(chosen, chosen)))
+            if chosen is not _USUAL:
+                chosen = known.setdefault(chosen, chosen)
+            ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
 
     def _decoded(self, status: JobStatus) -> JobStatus:
@@ -99,7 +101,7 @@ class AsyncClient(_Base):
         commits.
         """
         check_queue(queue)
-        jobs, made = self._submissions([new_job(id, payload, options)])
+        jobs, made = self._submissions([new_job(id, payload, options) if options else (id, payload)])
         (result,) = await self._ops.enqueue(queue, jobs, made_ids=made, connection=connection)
         return self._answered(result)
 

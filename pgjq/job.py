@@ -134,7 +134,7 @@ class Event:
     at: datetime
     attempts: int | None = None
     result: Any = None
-    error: JobError | None = None
+    error: JobError | Exception | None = None
     count: int | None = None
     action: Action | None = None
     reason: Reason | None = None

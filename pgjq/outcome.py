@@ -1,12 +1,24 @@
-"""What a run ended in. One method of the storage settles a batch of these, each under the lease it names."""
+"""What a run ended in, and how an exception becomes that.
+
+One method of the storage settles a batch of outcomes, each under the lease it names. A handler that raises `Retry`,
+`Snooze` or `Discard` gives an order; any other exception follows the job's retry policy. `decide` is the whole rule,
+as a pure function.
+"""
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pgjq.job import JobError
+from pgjq.options import seconds
+from pgjq.retry import retry_delay
+
 if TYPE_CHECKING:
-    from pgjq.job import JobError
+    from datetime import timedelta
+
+    from pgjq.options import JobOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +61,56 @@ class Cancelled:
 
 
 Outcome = Completed | Failing | Failed | Released | Snoozed | Cancelled
+
+
+class Retry(Exception):
+    """Raised by a handler: fail this attempt, and run again after `delay`, if there is an attempt left."""
+
+    def __init__(self, delay: float | timedelta | None = None) -> None:
+        self.delay = None if delay is None else seconds("delay", delay, at_least=0)
+        super().__init__("asked to be retried")
+
+
+class Snooze(Exception):
+    """Raised by a handler: not now. Run again after `delay`, without counting this attempt."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        self.delay = seconds("delay", delay, at_least=0)
+        super().__init__(f"asked to be put off for {self.delay:g} s")
+
+
+class Discard(Exception):
+    """Raised by a handler: this job can never succeed. It fails for good, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+def decide(error: BaseException, *, attempts: int, max_attempts: int, options: JobOptions, chance: float) -> Outcome:
+    """Say what becomes of a run that raised; `chance` in [0, 1) is the jitter of its backoff."""
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case Discard():
+            return Failed(describe(error))
+        case _ if attempts >= max_attempts:
+            return Failed(describe(error))
+        case Retry() if error.delay is not None:
+            return Failing(describe(error), error.delay)
+        case _:
+            return Failing(describe(error), retry_delay(options, attempts, chance))
+
+
+def describe(error: BaseException) -> JobError:
+    """Write an exception down."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return JobError(name, _text(error), "".join(traceback.format_exception(error)))
+
+
+def _text(error: BaseException) -> str:
+    """An exception's own words; what is wrong with its __str__ is not the job's problem."""
+    try:
+        return str(error)
+    except Exception as worse:  # noqa: BLE001
+        return f"(its message cannot be read: {type(worse).__name__})"

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pgjq.options import PLAIN, JobOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
     from pgjq.blocking import Colour
@@ -102,6 +103,19 @@ class Reaped:
     reason: Reason
 
 
+class Effects(Protocol):
+    """An open transaction. Leaving its block without having completed rolls it back."""
+
+    @property
+    def connection(self) -> Any:
+        """What the handler writes through."""
+        ...
+
+    async def complete(self, result: bytes | None) -> None:
+        """Complete the job inside the transaction; LeaseLostError if the lease is gone."""
+        ...
+
+
 class Subscription(Protocol):
     """A stream of events; bounded, so a slow reader loses the oldest and `dropped` counts them."""
 
@@ -146,6 +160,16 @@ class Operations(Protocol):
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """Move `locked_until` ahead for every lease that is still held."""
+        ...
+
+    def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AbstractAsyncContextManager[Effects]:
+        """Open a transaction in which a handler's writes and its job's completion commit together, or not at all.
+
+        Where the answer to COMMIT is lost, this finds out what happened before it returns or raises. Raises
+        UnsupportedError where the storage has no transactions.
+        """
         ...
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
@@ -226,6 +250,13 @@ class Storage(Protocol):
 
     def operations(self, colour: Colour) -> Operations:
         """Return the operations in one colour."""
+        ...
+
+    def reserved(self) -> Operations:
+        """Return blocking operations with a connection of their own, which nobody else can keep them from.
+
+        They are for one thread, such as the one that renews leases, and are closed by their `close`.
+        """
         ...
 
     def close(self) -> None:

@@ -27,13 +27,14 @@ from pgjq.storage.mailbox import Mailbox, MailSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Colour
     from pgjq.job import EventName, State
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Settings, Submission
     from pgjq.outcome import Outcome
-    from pgjq.storage.base import Settlement, Subscription
+    from pgjq.storage.base import Effects, Settlement, Subscription
 
 WORKER_LAPSES = timedelta(seconds=60)
 
@@ -121,6 +122,10 @@ class MemoryStorage:
     def operations(self, colour: Colour) -> Operations:
         """Return the operations in one colour."""
         return self._operations[colour]
+
+    def reserved(self) -> Operations:
+        """Return the blocking operations: there are no connections."""
+        return self._operations["blocking"]
 
     def close(self) -> None:
         """End every wait; what is stored is gone with the object."""
@@ -315,6 +320,13 @@ class MemoryOperations:
                 lost=[lease for lease, record in held if record is None],
                 cancel_requested=[lease for lease, record in held if record is not None and record.cancel_requested],
             )
+
+    def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AbstractAsyncContextManager[Effects]:
+        """Refuse: there is nothing to commit together with."""
+        del session_factory
+        raise UnsupportedError(f"MemoryStorage has no transactions; complete job {lease.id!r} by returning its result")
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
         """See `Operations`."""

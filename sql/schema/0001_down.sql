@@ -3,6 +3,7 @@ drop view if exists pgjq.jobs;
 drop function if exists pgjq.enqueue(
     text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text
 );
+drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);

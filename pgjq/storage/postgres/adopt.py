@@ -8,7 +8,9 @@ are recognised without being imported.
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -18,7 +20,7 @@ from pgjq.storage.postgres.failures import translate
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Rows, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Colour
@@ -62,7 +64,7 @@ class _Adopted:
     can_copy = False
 
     def __init__(self, connection: Any, queries: Queries) -> None:
-        self._connection = connection
+        self.connection = self._connection = connection
         self._queries = queries
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
@@ -122,3 +124,30 @@ def _plain(row: Any) -> tuple[Any, ...]:
 
 def _from_driver(cause: object, error: Exception) -> Exception:
     return translate(cause) if isinstance(cause, psycopg.Error) else StorageError(str(cause or error))
+
+
+@asynccontextmanager
+async def committing(session: Session) -> AsyncGenerator[Session]:
+    """Own a SQLAlchemy session for one transaction: commit it at the end, roll it back on an error, close it."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    owned = session.connection
+    try:
+        yield session
+        try:
+            await _maybe(owned.commit())
+        except SQLAlchemyError as error:
+            raise _from_driver(getattr(error, "orig", None), error) from error
+    except BaseException:
+        with suppress(SQLAlchemyError):
+            await _maybe(owned.rollback())
+        raise
+    finally:
+        with suppress(SQLAlchemyError):
+            await _maybe(owned.close())
+
+
+async def _maybe(answer: Any) -> None:
+    """Await what an async session returns; a blocking one returns nothing."""
+    if isawaitable(answer):
+        await answer

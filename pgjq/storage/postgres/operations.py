@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import StorageError
+from pgjq.errors import PgjqError, StorageError, StorageUnavailableError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
@@ -19,12 +20,13 @@ from pgjq.storage.base import Pulse, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
+from pgjq.storage.postgres.effects import PostgresEffects, open_unit
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.failures import TRANSIENT
 from pgjq.storage.postgres.listen import EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from pgjq.blocking import Colour
     from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, WorkerInfo
@@ -44,6 +46,9 @@ WORKER_LAPSES = 60.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
 LOOK_AGAIN = (0.05, 0.25, 2.0)
+# A worker that has just run dry looks once more after a nap before it says that it sleeps: else, at a rate of jobs that
+# it can follow, a quarter of all commits would have to wake it.
+NAP = 0.01
 
 
 class PostgresOperations:
@@ -113,6 +118,38 @@ class PostgresOperations:
             lost=[lease for lease in leases if _fence(lease) not in held],
             cancel_requested=[lease for lease in leases if held.get(_fence(lease))],
         )
+
+    @asynccontextmanager
+    async def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AsyncGenerator[PostgresEffects]:
+        """See `Operations`."""
+        await self._pool.check()
+        effects: PostgresEffects | None = None
+        try:
+            async with open_unit(self._colour, self._pool, self._queries, session_factory) as session:
+                effects = PostgresEffects(session, lease)
+                yield effects
+                if not effects.completed:
+                    raise PgjqError("the block ended without completing its job")
+        except StorageUnavailableError:
+            # COMMIT may have lost its answer, and then nobody but the database knows what happened.
+            if effects is None or not effects.completed or not await self._was_completed(lease):
+                raise
+
+    async def _was_completed(self, lease: Lease) -> bool:
+        """Find out whether a lost COMMIT happened; there is no deciding anything before that is known."""
+        queue_id, seq = lease.key
+        params = {"queue_id": queue_id, "seq": seq, "lease": lease.number}
+        pause = 0.05
+        while True:
+            try:
+                # The first look waits for the lock of a transaction that is still on its way.
+                await self._fetch("await_job", params)
+                return bool(await self._fetch("was_completed", params))
+            except StorageUnavailableError:
+                await self._aside(lambda pause=pause: time.sleep(pause))
+                pause = min(pause * 2, 5.0)
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
         """See `Operations`."""
@@ -211,10 +248,13 @@ class PostgresOperations:
         await self._pool.check()
         box: Mailbox[Notice] = Mailbox(self._colour)
         topics = [Topic(WAKE, queue) for queue in queues]
+        until = time.monotonic() + timeout
+        if await self._look(queues) or await box.take(min(timeout, NAP)) or await self._look(queues):
+            return True
         try:
             for topic in topics:
                 await self._aside(lambda topic=topic: self._listener.want(topic, box))
-            return await self._sleep(queues, box, time.monotonic() + timeout)
+            return await self._sleep(queues, box, until)
         finally:
             for topic in topics:
                 await self._aside(lambda topic=topic: self._listener.leave(topic, box))
@@ -222,6 +262,10 @@ class PostgresOperations:
     async def close(self) -> None:
         """See `Operations`."""
         await self._pool.close()
+
+    async def _look(self, queues: Sequence[str]) -> bool:
+        due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
+        return due is not None and due <= 0
 
     async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float) -> bool:
         looks = 0

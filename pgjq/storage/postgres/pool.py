@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-# Autocommit, because an operation is one statement; not prepared, so that a transaction pooler may stand in between.
-CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "pgjq"}
+# Autocommit, because an operation is one statement.
+CONNECTION: dict[str, Any] = {"autocommit": True, "application_name": "pgjq"}
+# The one statement that is made for each job and has no tables to plan for: it is prepared, unless a pooler stands in
+# between, which may send the next statement to another session.
+PREPARED = frozenset({"enqueue_job"})
 
 
 class Pool(Protocol):
@@ -58,6 +61,7 @@ class Pools:
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
+        self.prepared: frozenset[str] = frozenset()
         self._checked = False
         self.blocking = BlockingPool(self)
         self.awaiting = AsyncPool(self)
@@ -71,7 +75,11 @@ class Pools:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
-        check_version(row[0] if row else 0)
+            version, answering = row or (0, 0)
+            greeted_by = connection.info.backend_pid
+        check_version(version)
+        # A pooler makes up a process number of its own when it greets a client.
+        self.prepared = PREPARED if answering == greeted_by else frozenset()
         self._checked = True
 
     def close(self) -> None:
@@ -100,10 +108,10 @@ class BlockingPool:
                 pool.putconn(connection)
                 pool.drain()
                 connection = pool.getconn()
-            try:
-                yield BlockingSession(connection, self._pools.queries)
-            finally:
-                pool.putconn(connection)
+        try:
+            yield BlockingSession(connection, self._pools.queries, self._pools.prepared)
+        finally:
+            pool.putconn(connection)
 
     async def check(self) -> None:
         """See whether the database can be used."""
@@ -153,10 +161,10 @@ class AsyncPool:
                 await pool.putconn(connection)
                 await pool.drain()
                 connection = await pool.getconn()
-            try:
-                yield AsyncSession(connection, self._pools.queries)
-            finally:
-                await pool.putconn(connection)
+        try:
+            yield AsyncSession(connection, self._pools.queries, self._pools.prepared)
+        finally:
+            await pool.putconn(connection)
 
     async def check(self) -> None:
         """See whether the database can be used."""

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
 
 Rows = list[tuple[Any, ...]]
+NONE: frozenset[str] = frozenset()
 
 
 class Session(Protocol):
     """A connection that runs named queries."""
 
     can_copy: bool
+    connection: Any
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         """Run a query of `sql/queries` and return all its rows."""
@@ -48,16 +50,17 @@ class BlockingSession:
 
     can_copy = True
 
-    def __init__(self, connection: Connection[Any], queries: Queries) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection[Any], queries: Queries, prepared: frozenset[str] = NONE) -> None:
+        self.connection = self._connection = connection
         self._queries = queries
+        self._prepared = prepared
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        """Run a query; never prepared, because a plan made while a queue was empty is wrong when it is full."""
+        """Run a query; hardly ever prepared, because a plan made while a queue was empty is wrong when it is full."""
         # Not the connection's own cursors: a caller's may be of a class that writes parameters in another way.
         with translated(), Cursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(self._queries.psycopg(name), params, prepare=False)
-            return cursor.fetchall() if cursor.description else []
+            cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
+            return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
@@ -69,12 +72,20 @@ class BlockingSession:
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
         """Open a transaction, or a savepoint inside the caller's."""
+        block = self._connection.transaction()
         with translated():
             if not self._connection.autocommit:
                 # What begins with psycopg's block is committed by it; the caller's transaction must begin before.
                 self._connection.execute("select")
-            with self._connection.transaction():
-                yield
+            block.__enter__()
+        try:
+            yield
+        except BaseException as error:
+            with translated():
+                block.__exit__(type(error), error, error.__traceback__)
+            raise
+        with translated():
+            block.__exit__(None, None, None)
 
 
 class AsyncSession:
@@ -82,16 +93,17 @@ class AsyncSession:
 
     can_copy = True
 
-    def __init__(self, connection: AsyncConnection[Any], queries: Queries) -> None:
-        self._connection = connection
+    def __init__(self, connection: AsyncConnection[Any], queries: Queries, prepared: frozenset[str] = NONE) -> None:
+        self.connection = self._connection = connection
         self._queries = queries
+        self._prepared = prepared
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         """Run a query; never prepared, as above."""
         with translated():
             async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-                await cursor.execute(self._queries.psycopg(name), params, prepare=False)
-                return await cursor.fetchall() if cursor.description else []
+                await cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
+                return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
@@ -104,8 +116,16 @@ class AsyncSession:
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
         """Open a transaction, or a savepoint inside the caller's."""
+        block = self._connection.transaction()
         with translated():
             if not self._connection.autocommit:
                 await self._connection.execute("select")  # As above.
-            async with self._connection.transaction():
-                yield
+            await block.__aenter__()
+        try:
+            yield
+        except BaseException as error:
+            with translated():
+                await block.__aexit__(type(error), error, error.__traceback__)
+            raise
+        with translated():
+            await block.__aexit__(None, None, None)

@@ -35,7 +35,7 @@ class PostgresStorage:
         whole("max_size", max_size, max(1, min_size))
         self.conninfo = conninfo
         self.schema = schema
-        queries = Queries(schema)
+        self._queries = queries = Queries(schema)
         self._pools = Pools(conninfo, queries, min_size, max_size)
         self._listener = Listener(conninfo, queries)
         self._offices = Offices(conninfo, queries)
@@ -45,6 +45,11 @@ class PostgresStorage:
     def operations(self, colour: Colour) -> Operations:
         """Return the operations in one colour."""
         return self._blocking if colour == "blocking" else self._async
+
+    def reserved(self) -> Operations:
+        """Return blocking operations with a connection of their own."""
+        pools = Pools(self.conninfo, self._queries, 1, 1)
+        return PostgresOperations("blocking", pools.blocking, self._queries, self._listener, self._offices)
 
     def close(self) -> None:
         """Close every connection, leave every office, end every wait. Closing twice is fine."""

@@ -1,0 +1,49 @@
+"""The command: measure some topics, or all of them, and print what came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from benchmarks import bulk_enqueue, claim, single_enqueue, wakeups
+from benchmarks.databases import temporary_server
+from benchmarks.measure import FULL, QUICK, Finding, Scale
+from benchmarks.report import table
+from pgjq.errors import PgjqError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.embedded import EmbeddedServer
+
+TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
+    "bulk_enqueue": bulk_enqueue.measure,
+    "single_enqueue": single_enqueue.measure,
+    "claim": claim.measure,
+    "wakeups": wakeups.measure,
+}
+
+
+@click.command(help="Measure pgjq as ratios within one run. TOPICS: " + ", ".join(TOPICS) + "; all, if none is named.")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
+@click.option("--quick", is_flag=True, help="Fewer rounds of less work: shows that everything runs, proves little.")
+def main(names: tuple[str, ...], *, quick: bool) -> None:
+    console = Console(width=150) if not Console().is_terminal else Console()
+    try:
+        _measure(console, names or tuple(TOPICS), QUICK if quick else FULL)
+    except PgjqError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _measure(console: Console, names: tuple[str, ...], scale: Scale) -> None:
+    with temporary_server() as server:
+        for name in names:
+            with console.status(f"measuring {name}"):
+                findings = TOPICS[name](server, scale)
+            console.print(table(f"{name}{' (quick)' if scale is QUICK else ''}", findings))
+
+
+if __name__ == "__main__":
+    main()

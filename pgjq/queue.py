@@ -1,0 +1,295 @@
+"""Queues: where jobs go in, and where handlers take them out.
+
+`AsyncQueue` lives on its caller's event loop. `Queue` blocks: what it produces goes through the blocking operations,
+and what it consumes runs on an event loop in a thread of its own. A queue without a handler is a producer. `Worker`
+serves several queues with one pool of slots.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from uuid import uuid4
+
+from pgjq.blocking import Colour, blocking
+from pgjq.client import AsyncClient, Client
+from pgjq.errors import PgjqError, ValidationError
+from pgjq.events import Bus, BusName
+from pgjq.job import Event, NewJob
+from pgjq.lease import LeasePolicy
+from pgjq.options import check_queue, new_job, seconds, whole
+from pgjq.serde import JsonSerde
+from pgjq.worker.engine import now
+from pgjq.worker.handler import Consumer, style_of
+from pgjq.worker.service import LoopThread, Service, check_one_storage
+from pgjq.worker.shutdown import until_signalled, wait_until_signalled
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
+
+    from pgjq.job import CancelResult, EnqueueResult, JobStatus
+    from pgjq.serde import Serde
+    from pgjq.storage.base import Storage
+
+Handler = TypeVar("Handler", bound="Callable[..., Any]")
+
+
+class QueueBase:
+    """What both colours hold."""
+
+    _colour: ClassVar[Colour]
+    _client: Any
+
+    def __init__(
+        self,
+        name: str = "default",
+        *,
+        storage: Storage,
+        payload_serde: Serde | None = None,
+        result_serde: Serde | None = None,
+        worker_id: str | None = None,
+        concurrency: int = 1,
+        block_timeout: float | timedelta = 5.0,
+        max_attempts: int | None = None,
+        result_ttl: float | timedelta = 3600.0,
+        visibility_timeout: float | timedelta = 30.0,
+        lease_policy: LeasePolicy | None = None,
+        grace: float | timedelta = 30.0,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.name = check_queue(name)
+        self.storage = storage
+        self.payload_serde: Serde = payload_serde or JsonSerde()
+        self.result_serde: Serde = result_serde or JsonSerde()
+        self.worker_id = worker_id or _worker_id()
+        self.concurrency = whole("concurrency", concurrency, 1, 10_000)
+        self.block_timeout = seconds("block_timeout", block_timeout, above=0)
+        self.max_attempts = None if max_attempts is None else whole("max_attempts", max_attempts, 1)
+        self.result_ttl = seconds("result_ttl", result_ttl, above=0)
+        self.lease_policy = lease_policy or _visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
+        self.grace = seconds("grace", grace, at_least=0)
+        self.bus = Bus(logger)
+        self.handler: Callable[..., Any] | None = None
+        make = AsyncClient if self._colour == "async" else Client
+        self._client = make(storage, payload_serde=self.payload_serde, result_serde=self.result_serde)
+        self._service: Service | None = None
+
+    def execute(self, handler: Handler) -> Handler:
+        """Register the handler: a function of (job), a coroutine function of (job), or a function of (job, done)."""
+        style_of(handler)
+        if self.handler is not None:
+            raise ValidationError(f"queue {self.name!r} has a handler already: {self.handler!r}")
+        if self._service is not None:
+            raise ValidationError(f"queue {self.name!r} has been started; register its handler before")
+        self.handler = handler
+        return handler
+
+    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+        """Have a callback called with what happens to this queue's jobs in this process."""
+        self.bus.on(event, callback)
+
+    def consumer(self) -> Consumer | None:
+        """Return what this queue does with its jobs, if it has a handler."""
+        if self.handler is None:
+            return None
+        style = style_of(self.handler)
+        return Consumer(self.name, self.handler, style, self.payload_serde, self.result_serde, self.bus)
+
+    def _new_job(self, job_id: str | None, payload: Any, options: dict[str, Any]) -> NewJob:
+        return self._with_defaults(new_job(job_id, payload, options))
+
+    def _with_defaults(self, job: NewJob | tuple[str | None, Any]) -> NewJob:
+        """Fill in what this queue settles for its producers: the first accepted enqueue decides for good."""
+        if not isinstance(job, NewJob):
+            job = NewJob(*job)
+        return replace(
+            job,
+            result_ttl=self.result_ttl if job.result_ttl is None else job.result_ttl,
+            max_attempts=self.max_attempts
+            if job.max_attempts is None and job.retry_limit is None
+            else job.max_attempts,
+        )
+
+    def _tell_queued(self, results: Iterable[EnqueueResult]) -> None:
+        if self.bus.wants("queued"):
+            for result in results:
+                if result.status == "queued":
+                    self.bus.tell(Event("queued", self.name, result.id, now(), attempts=0))
+
+    def _serving(self) -> Service:
+        if self._service is not None:
+            raise PgjqError(f"queue {self.name!r} has been started already")
+        self._service = Service([self], self.worker_id, self.concurrency, self.lease_policy, self.grace)
+        return self._service
+
+
+class AsyncQueue(QueueBase):
+    """Produce and consume from coroutines."""
+
+    _colour = "async"
+
+    async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
+        """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
+        job = self._new_job(id, payload, options)
+        (result,) = await AsyncClient.enqueue_many(self._client, self.name, [job], connection=connection)
+        self._tell_queued([result])
+        return result
+
+    async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
+        """Add a job under an id that is made for it, and return that id."""
+        job = self._new_job(None, payload, options)
+        (result,) = await AsyncClient.enqueue_many(self._client, self.name, [job], connection=connection)
+        self._tell_queued([result])
+        return result.id
+
+    async def enqueue_many(
+        self, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """Add jobs in their order, all of them or, on an error, none."""
+        ready = [self._with_defaults(job) for job in jobs]
+        results = await AsyncClient.enqueue_many(self._client, self.name, ready, connection=connection)
+        self._tell_queued(results)
+        return results
+
+    async def cancel(self, id: str, *, active: bool = False) -> CancelResult:
+        """Withdraw a job; see `AsyncClient.cancel`."""
+        return await AsyncClient.cancel(self._client, self.name, id, active=active)
+
+    async def get_result(self, id: str, default: Any = None) -> Any:
+        """Return a completed job's result, or `default`."""
+        return await AsyncClient.get_result(self._client, self.name, id, default)
+
+    async def get_status(self, id: str) -> JobStatus | None:
+        """Tell what is known of a job, or None."""
+        return await AsyncClient.get_status(self._client, self.name, id)
+
+    async def start(self) -> None:
+        """Begin to consume, on this event loop; without a handler, do nothing."""
+        await self._serving().start()
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        service, self._service = self._service, None
+        if service is not None:
+            await service.stop(grace)
+
+    async def run(self) -> None:
+        """Consume until SIGTERM or SIGINT."""
+        await self.start()
+        try:
+            await until_signalled()
+        finally:
+            await self.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+
+class Queue(QueueBase):
+    """Produce and consume from threads. Each method is `AsyncQueue`'s, and blocks."""
+
+    _colour = "blocking"
+
+    enqueue = blocking(AsyncQueue.enqueue)
+    send = blocking(AsyncQueue.send)
+    enqueue_many = blocking(AsyncQueue.enqueue_many)
+    cancel = blocking(AsyncQueue.cancel)
+    get_result = blocking(AsyncQueue.get_result)
+    get_status = blocking(AsyncQueue.get_status)
+
+    _thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Begin to consume, on threads of this queue's own; without a handler, do nothing."""
+        service = self._serving()
+        self._thread = LoopThread()
+        self._thread.call(service.start())
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        service, self._service = self._service, None
+        if service is not None and self._thread is not None:
+            self._thread.call(service.stop(grace))
+            self._thread.stop(self.storage)
+
+    def run(self) -> None:
+        """Consume until SIGTERM or SIGINT."""
+        self.start()
+        try:
+            wait_until_signalled()
+        finally:
+            self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+class Worker:
+    """Serve several queues with one pool of slots, on threads of its own."""
+
+    def __init__(
+        self,
+        *queues: Queue | AsyncQueue,
+        concurrency: int = 10,
+        grace: float | timedelta = 30.0,
+        lease_policy: LeasePolicy | None = None,
+    ) -> None:
+        check_one_storage(queues)
+        self.queues = queues
+        self.worker_id = _worker_id()
+        self.concurrency = whole("concurrency", concurrency, 1, 10_000)
+        self.grace = seconds("grace", grace, at_least=0)
+        self.lease_policy = lease_policy or LeasePolicy()
+        self._service: Service | None = None
+        self._thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Begin to consume."""
+        if self._service is not None:
+            raise PgjqError("this worker has been started already")
+        self._service = Service(self.queues, self.worker_id, self.concurrency, self.lease_policy, self.grace)
+        self._thread = LoopThread()
+        self._thread.call(self._service.start())
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        service, self._service = self._service, None
+        if service is not None and self._thread is not None:
+            self._thread.call(service.stop(grace))
+            self._thread.stop(self.queues[0].storage)
+
+    def run(self) -> None:
+        """Consume until SIGTERM or SIGINT."""
+        self.start()
+        try:
+            wait_until_signalled()
+        finally:
+            self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def _worker_id() -> str:
+    """A name that is unique, and that a person can find the process by."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+
+def _visible_for(timeout: float) -> LeasePolicy:
+    return LeasePolicy(lease=timeout, heartbeat=timeout / 3)

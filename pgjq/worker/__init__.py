@@ -1,0 +1,1 @@
+"""Running jobs: claim, execute, settle, and hold the leases meanwhile."""

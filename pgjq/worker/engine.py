@@ -1,0 +1,285 @@
+"""A worker's inside, on one event loop: claim, execute, settle; heartbeat and reaper beside it.
+
+A claim asks for what can start soon: the free slots, and as much ahead as the handlers of late would finish in a
+tenth of a second, so that they never wait for the storage. Whatever is claimed is in `Hands` until it is settled, and
+room is only what `Hands` leaves: a storage that takes no outcomes gets no claims, either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pgjq.errors import JobFailedError, MaxRetriesError, StorageError, TimeoutError
+from pgjq.job import Event
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, decide
+from pgjq.storage.base import Settled
+from pgjq.worker.executor import Executor
+from pgjq.worker.hands import Hands
+from pgjq.worker.heartbeat import Heartbeat
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
+from pgjq.worker.reaper import WorkerReaper
+from pgjq.worker.run import Run
+from pgjq.worker.settler import Settler
+from pgjq.worker.signal import CANCELLED, EXPIRED, SHUTDOWN
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Sequence
+
+    from pgjq.job import JobError
+    from pgjq.lease import LeasePolicy
+    from pgjq.storage.base import Claimed, Reaped, Storage
+    from pgjq.worker.handler import Consumer
+
+
+class Engine:
+    """Runs the jobs of some queues until it is stopped. Made and used on one running event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        consumers: Sequence[Consumer],
+        *,
+        worker: str,
+        concurrency: int,
+        policy: LeasePolicy,
+        block_timeout: float,
+        logger: logging.Logger,
+    ) -> None:
+        self._consumers = {consumer.queue: consumer for consumer in consumers}
+        self._worker = worker
+        self._policy = policy
+        self._block_timeout = block_timeout
+        self._logger = logger
+        self._loop = asyncio.get_running_loop()
+        self._ops = storage.operations("async")
+        self._hands = Hands()
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._executor = Executor(
+            storage,
+            concurrency,
+            threads=any(c.style != "coroutine" for c in consumers),
+            coroutines=any(c.style == "coroutine" for c in consumers),
+            ended=self._ended,
+        )
+        self._settler = Settler(
+            self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
+        )
+        self._heartbeat = Heartbeat(
+            worker, self._hands, storage.reserved(), abort=self._abort, report=self._reporter("renewing leases")
+        )
+        self._reaper = WorkerReaper(
+            storage.reserved(), policy, logger, reaped=self._reaped, report=self._reporter("reaping")
+        )
+        self._heartbeat.start()
+        self._reaper.start()
+        self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
+
+    async def stop(self, grace: float) -> None:
+        """Claim no more, give running jobs `grace` seconds, give back what has not finished, leave nothing behind."""
+        self._stopping.set()
+        self._room.set()
+        await asyncio.gather(self._claimer, return_exceptions=True)
+        self._release(self._executor.take_back())
+        await self._wait_for_runs(grace)
+        for run in self._hands.all():
+            run.signal.abort(SHUTDOWN)
+        self._release(self._hands.all())
+        for run in self._hands.all():
+            self._executor.abort(run)
+        await self._settler.drained()
+        await self._settler.stop()
+        self._executor.stop()
+        await asyncio.to_thread(self._heartbeat.stop)
+        await asyncio.to_thread(self._reaper.stop)
+
+    async def _wait_for_runs(self, grace: float) -> None:
+        until = time.monotonic() + grace
+        while any(not run.ended for run in self._hands.all()) and (left := until - time.monotonic()) > 0:
+            self._room.clear()
+            try:
+                await asyncio.wait_for(self._room.wait(), min(left, 1.0))
+            except builtins.TimeoutError:
+                continue
+
+    def _release(self, runs: list[Run]) -> None:
+        for run in runs:
+            if run.end():
+                self._settler.put(run, Released())
+
+    async def _claim_until_stopped(self) -> None:
+        pause = BACKOFF
+        while not self._stopping.is_set():
+            try:
+                if not await self._claim():
+                    await self._sleep()
+                pause = BACKOFF
+            except StorageError as error:
+                self._reporter("claiming")(error)
+                await self._stopped_within(pause)
+                pause = min(pause * 2, LONGEST_BACKOFF)
+
+    async def _claim(self) -> bool:
+        """Claim once there is room worth a claim; say whether more may be waiting."""
+        wanted = await self._wait_for_room()
+        if self._stopping.is_set():
+            return True
+        sent = time.monotonic()
+        jobs = await self._ops.claim(list(self._consumers), worker=self._worker, limit=wanted, policy=self._policy)
+        runs = [self._run(job, sent) for job in jobs]
+        self._hands.take(runs)
+        if len(runs) == len(self._hands):
+            self._heartbeat.nudge()
+        for run in runs:
+            self._tell(run, "processing")
+        self._executor.submit(runs)
+        return bool(jobs)
+
+    def _run(self, job: Claimed, sent: float) -> Run:
+        consumer = self._consumers[job.lease.queue]
+        return Run(job, consumer, worker=self._worker, sent=sent, beat=self._beat(job), committed=self._committed)
+
+    async def _wait_for_room(self) -> int:
+        while not self._stopping.is_set():
+            ahead = self._executor.ahead if self._policy.heartbeat is not None else 0
+            room = self._executor.concurrency + ahead - len(self._hands)
+            if room > ahead // 2:
+                return room
+            self._room.clear()
+            await self._room.wait()
+        return 0
+
+    async def _sleep(self) -> None:
+        """Sleep until there may be work, or until the worker stops."""
+        work = self._loop.create_task(self._ops.wait_for_work(list(self._consumers), self._block_timeout))
+        stop = self._loop.create_task(self._stopping.wait())
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        else:
+            work.result()
+
+    async def _stopped_within(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except builtins.TimeoutError:
+            return
+
+    def _beat(self, job: Claimed) -> float | None:
+        """How often to renew a job's lease: its own `heartbeat_seconds` twice, else as the policy says."""
+        own = job.options.heartbeat_seconds
+        return own / 2 if own is not None else self._policy.heartbeat if job.lease_seconds is not None else None
+
+    def _nothing_runs(self) -> bool:
+        return self._executor.running == 0 and self._executor.waiting == 0
+
+    def _ended(self, run: Run, outcome: Outcome, on_loop: bool) -> None:  # noqa: FBT001
+        if on_loop:
+            self._settler.put(run, outcome)
+        else:
+            self._settler.put_from_thread(run, outcome)
+
+    def _settled(self, run: Run, outcome: Outcome, answer: Settled) -> None:
+        self._hands.let_go((run.claimed.lease,))
+        self._room.set()
+        if answer.state is None:
+            lease = run.claimed.lease
+            self._logger.warning(
+                "outcome refused: the lease is lost",
+                extra={"queue": lease.queue, "id": lease.id, "lease": lease.number},
+            )
+        else:
+            self._tell(run, answer.state, outcome)
+
+    def _committed(self, run: Run, outcome: Outcome) -> None:
+        """Take note of a run that its handler completed in its own transaction, on any thread."""
+        answer = Settled(run.claimed.lease, "completed")
+        self._loop.call_soon_threadsafe(self._settled, run, outcome, answer)
+
+    def _abort(self, run: Run, reason: str) -> None:
+        """End a run from outside, on the heartbeat's thread; what is over is settled without its handler."""
+        run.signal.abort(reason)
+        if reason == CANCELLED and run.end():
+            self._settler.put_from_thread(run, Cancelled())
+        elif reason == EXPIRED and run.end():
+            self._logger.warning(
+                "attempt expired", extra={"queue": run.claimed.lease.queue, "id": run.claimed.lease.id}
+            )
+            self._settler.put_from_thread(run, self._expired(run))
+        self._executor.abort(run)
+
+    def _expired(self, run: Run) -> Outcome:
+        claimed = run.claimed
+        error = TimeoutError(f"the attempt took longer than {claimed.expire_seconds:g} s")
+        return decide(
+            error, attempts=claimed.attempts, max_attempts=claimed.max_attempts, options=claimed.options, chance=0.5
+        )
+
+    def _reaped(self, found: list[Reaped]) -> None:
+        self._loop.call_soon_threadsafe(self._tell_reaped, found)
+
+    def _tell_reaped(self, found: list[Reaped]) -> None:
+        for job in found:
+            consumer = self._consumers.get(job.queue)
+            if consumer is not None and consumer.bus.wants("stalled"):
+                consumer.bus.tell(
+                    Event(
+                        "stalled",
+                        job.queue,
+                        job.id,
+                        now(),
+                        attempts=job.attempts,
+                        count=job.count,
+                        action=job.action,
+                        reason=job.reason,
+                    )
+                )
+
+    def _tell(self, run: Run, name: Any, outcome: Outcome | None = None) -> None:
+        bus = run.consumer.bus
+        if bus.wants(name):
+            bus.tell(_event(run, name, outcome))
+
+    def _reporter(self, doing: str) -> Callable[[Exception], None]:
+        def report(error: Exception) -> None:
+            for consumer in self._consumers.values():
+                self._loop.call_soon_threadsafe(consumer.bus.error, error, f"{doing} failed, trying again")
+
+        return report
+
+
+def now() -> datetime:
+    """The time of an event in this process. No deadline depends on it."""
+    return datetime.now(UTC)
+
+
+def _event(run: Run, name: Any, outcome: Outcome | None) -> Event:
+    claimed = run.claimed
+    event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
+    match outcome:
+        case Completed(result) if result is not None:
+            return replace(event, result=run.consumer.result_serde.deserialize(result))
+        case Failing(error):
+            return replace(event, error=error)
+        case Failed(error):
+            return replace(event, error=_failure(run, error))
+        case _:
+            return event
+
+
+def _failure(run: Run, error: JobError) -> JobFailedError:
+    """The error of a `failed` event: a MaxRetriesError when the attempts ran out, with the payload at hand."""
+    claimed = run.claimed
+    message = f"job {claimed.lease.id!r} failed: {error.type}: {error.message}"
+    if claimed.attempts < claimed.max_attempts:
+        return JobFailedError(message, error)
+    payload = run.consumer.payload_serde.deserialize(claimed.payload)
+    return MaxRetriesError(message, error, payload=payload, attempts=claimed.attempts)

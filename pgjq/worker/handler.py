@@ -1,0 +1,61 @@
+"""What a user registers to do the work, and how it wants to be called."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pgjq.errors import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.events import Bus
+    from pgjq.serde import Serde
+
+Style = Literal["plain", "coroutine", "callback"]
+STYLES = "a handler is a function of (job), a coroutine function of (job), or a function of (job, done)"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A queue and what is done with its jobs."""
+
+    queue: str
+    handler: Callable[..., Any]
+    style: Style
+    payload_serde: Serde
+    result_serde: Serde
+    bus: Bus
+
+
+def style_of(handler: Any) -> Style:
+    """Tell how a handler wants to be called; what cannot be called so is a ValidationError."""
+    if not callable(handler):
+        raise ValidationError(f"{handler!r} is not callable: {STYLES}")
+    wanted = _required_arguments(handler)
+    called = getattr(handler, "__call__", None)  # noqa: B004  (an object may have an async __call__)
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called):
+        if wanted != 1:
+            raise ValidationError(f"{handler!r} takes {wanted} arguments: {STYLES}")
+        return "coroutine"
+    match wanted:
+        case 1:
+            return "plain"
+        case 2:
+            return "callback"
+        case _:
+            raise ValidationError(f"{handler!r} takes {wanted} arguments: {STYLES}")
+
+
+def _required_arguments(handler: Callable[..., Any]) -> int:
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return 1  # Some built-in functions do not tell.
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [p for p in parameters if p.kind in kinds]
+    required = sum(p.default is inspect.Parameter.empty for p in positional)
+    takes_any = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    return 1 if required == 0 and (positional or takes_any) else required

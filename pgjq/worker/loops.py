@@ -1,0 +1,57 @@
+"""One helper for every thread that does something again and again."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pgjq.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BACKOFF = 0.1
+LONGEST_BACKOFF = 5.0
+
+
+class Loop:
+    """A thread that calls a step, which returns the seconds until its next call.
+
+    A step that raises is reported and tried again after a pause that doubles up to five seconds. `nudge` makes the next
+    call come at once; `stop` ends the thread after the step that it is in.
+    """
+
+    def __init__(self, name: str, step: Callable[[], float], report: Callable[[Exception], None]) -> None:
+        self._step = step
+        self._report = report
+        self._nudged = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Have the next step taken now."""
+        self._nudged.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._stopping = True
+        self._nudged.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = BACKOFF
+        while not self._stopping:
+            try:
+                wait = self._step()
+                pause = BACKOFF
+            except Exception as error:  # noqa: BLE001
+                if not (self._stopping and isinstance(error, StorageError)):
+                    self._report(error)
+                wait, pause = pause, min(pause * 2, LONGEST_BACKOFF)
+            self._nudged.wait(wait)
+            self._nudged.clear()

@@ -1,0 +1,175 @@
+"""One run of one job, and the job as its handler sees it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pgjq.blocking import Blocking, drive
+from pgjq.errors import LeaseLostError, PgjqError
+from pgjq.outcome import Completed, Outcome
+from pgjq.worker.signal import LEASE_LOST, Signal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from datetime import datetime
+
+    from pgjq.storage.base import Claimed, Operations
+    from pgjq.worker.handler import Consumer
+
+# A lease is trusted for a little less than it lasts: the time that a word may be on its way.
+MARGIN = 0.1
+
+
+class Run:
+    """What a worker knows of a job in its hands, from the claim until it is settled.
+
+    `trusted_until` is on this machine's monotonic clock and counts from before the claim or heartbeat was sent; the
+    storage counts from when it arrived. So the worker always stops trusting a lease before it can lapse.
+    """
+
+    __slots__ = (
+        "beat",
+        "claimed",
+        "committed",
+        "consumer",
+        "ended",
+        "expires",
+        "in_transaction",
+        "next_beat",
+        "signal",
+        "trusted_until",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        consumer: Consumer,
+        *,
+        worker: str,
+        sent: float,
+        beat: float | None,
+        committed: Callable[[Run, Outcome], None],
+    ) -> None:
+        self.claimed = claimed
+        self.consumer = consumer
+        self.worker = worker
+        self.committed = committed
+        self.in_transaction = False
+        self.signal = Signal()
+        self.ended = False
+        self.beat = beat
+        self.next_beat = sent + beat if beat is not None else None
+        self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds
+        self.trusted_until: float | None = None
+        self.renewed(sent)
+
+    def renewed(self, sent: float) -> None:
+        """Trust the lease from when its renewal was asked for."""
+        lease = self.claimed.lease_seconds
+        self.trusted_until = None if lease is None else sent + lease * (1 - MARGIN)
+        if self.beat is not None:
+            self.next_beat = sent + self.beat
+
+    def end(self) -> bool:
+        """Take the right to say how this run ended: the first who asks has it."""
+        if self.ended:
+            return False
+        self.ended = True
+        return True
+
+
+class _Held:
+    """A job as its handler sees it, without the methods that differ in colour."""
+
+    def __init__(self, run: Run, payload: Any, checkpoint: Any, ops: Operations) -> None:
+        claimed = run.claimed
+        self.id: str = claimed.lease.id
+        self.queue: str = claimed.lease.queue
+        self.payload: Any = payload
+        self.attempts: int = claimed.attempts
+        self.max_attempts: int = claimed.max_attempts
+        self.created_at: datetime = claimed.created_at
+        self.lease: int = claimed.lease.number
+        self.signal: Signal = run.signal
+        self.checkpoint: Any = checkpoint
+        self.result: Any = None
+        self._run = run
+        self._ops = ops
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
+
+    async def _renew(self) -> None:
+        sent = time.monotonic()
+        pulse = await self._ops.heartbeat([self._run.claimed.lease], worker=self._run.worker)
+        if pulse.lost:
+            raise self._lost()
+        self._run.renewed(sent)
+
+    async def _keep(self, value: Any) -> None:
+        data = self._run.consumer.payload_serde.serialize(value)
+        if not await self._ops.save_checkpoint(self._run.claimed.lease, data):
+            raise self._lost()
+        self.checkpoint = value
+
+    @asynccontextmanager
+    async def _transact(self, session_factory: Callable[[], Any] | None) -> AsyncGenerator[Any]:
+        run = self._run
+        if run.ended or run.in_transaction:
+            raise PgjqError("a run has one transaction() block at most, and this one has had it")
+        run.in_transaction = True
+        try:
+            async with self._ops.effects(run.claimed.lease, session_factory) as effects:
+                yield effects.connection
+                result = run.consumer.result_serde.serialize(self.result)
+                await effects.complete(result)
+        except LeaseLostError:
+            self.signal.abort(LEASE_LOST)
+            raise
+        if run.end():
+            run.committed(run, Completed(result))
+
+    def _lost(self) -> LeaseLostError:
+        self.signal.abort(LEASE_LOST)
+        return LeaseLostError(f"the lease of job {self.id!r} is gone: it was taken back, or somebody else owns it now")
+
+
+class Job(_Held):
+    """A job in the hands of a plain function or a callback."""
+
+    def heartbeat(self) -> None:
+        """Renew the lease now; LeaseLostError if it is gone."""
+        drive(self._renew())
+
+    def save_checkpoint(self, value: Any) -> None:
+        """Keep a value for the next run, should this one not finish; LeaseLostError if the lease is gone."""
+        drive(self._keep(value))
+
+    def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractContextManager[Any]:
+        """Open a transaction in which this handler's writes and the job's completion commit together.
+
+        The block gets a psycopg connection, or what `session_factory` makes: a SQLAlchemy session. `job.result = value`
+        inside the block is the job's result. An exception rolls everything back; so does a lease that was lost, with a
+        LeaseLostError. One such block a run.
+        """
+        return Blocking(self._transact(session_factory))
+
+
+class AsyncJob(_Held):
+    """A job in the hands of a coroutine: the same, to be awaited."""
+
+    async def heartbeat(self) -> None:
+        """Renew the lease now; LeaseLostError if it is gone."""
+        await self._renew()
+
+    async def save_checkpoint(self, value: Any) -> None:
+        """Keep a value for the next run, should this one not finish; LeaseLostError if the lease is gone."""
+        await self._keep(value)
+
+    def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction, as `Job.transaction` does, for `async with`."""
+        return self._transact(session_factory)

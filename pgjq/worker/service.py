@@ -1,0 +1,93 @@
+"""An engine and what it is started with; and a thread with an event loop, for callers that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pgjq.errors import ValidationError
+from pgjq.options import seconds
+from pgjq.worker.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from pgjq.lease import LeasePolicy
+    from pgjq.queue import QueueBase
+    from pgjq.storage.base import Storage
+
+R = TypeVar("R")
+
+
+class Service:
+    """The consuming side of some queues."""
+
+    def __init__(
+        self,
+        queues: Sequence[QueueBase],
+        worker: str,
+        concurrency: int,
+        policy: LeasePolicy,
+        grace: float,
+    ) -> None:
+        self._queues = queues
+        self._worker = worker
+        self._concurrency = concurrency
+        self._policy = policy
+        self._grace = grace
+        self._engine: Engine | None = None
+        self._ops = queues[0].storage.operations("async")
+
+    async def start(self) -> None:
+        """Begin to consume, if there is a handler."""
+        consumers = [consumer for queue in self._queues if (consumer := queue.consumer()) is not None]
+        if consumers:
+            first = self._queues[0]
+            self._engine = Engine(
+                first.storage,
+                consumers,
+                worker=self._worker,
+                concurrency=self._concurrency,
+                policy=self._policy,
+                block_timeout=first.block_timeout,
+                logger=first.bus.logger,
+            )
+
+    async def stop(self, grace: float | None) -> None:
+        """Stop consuming."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.stop(self._grace if grace is None else seconds("grace", grace, at_least=0))
+
+
+class LoopThread:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pgjq worker", daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine there and wait for what it returns."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def stop(self, storage: Storage) -> None:
+        """End the loop and the thread, and what the storage holds on that loop."""
+        self.call(storage.operations("async").close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def check_one_storage(queues: Sequence[QueueBase]) -> None:
+    """Refuse queues that do not share a storage: a worker claims from one."""
+    if not queues:
+        raise ValidationError("a worker needs at least one queue")
+    if any(queue.storage is not queues[0].storage for queue in queues):
+        raise ValidationError("the queues of a worker must share one storage object")
+    if len({queue.name for queue in queues}) < len(queues):
+        raise ValidationError("the queues of a worker must have different names")
+    if any(queue.handler is None for queue in queues):
+        raise ValidationError("every queue of a worker needs a handler: queue.execute(handler)")

@@ -1,0 +1,105 @@
+"""Outcomes on their way to the storage, in batches.
+
+Outcomes come from the loop and from threads. A flush takes all that are there; while it is on its way the next ones
+gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company. A storage that
+is away keeps its batch here, to be offered again: an outcome leaves only when the storage has taken or refused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pgjq.errors import StorageError
+from pgjq.storage.base import Settled, Settlement
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Operations
+    from pgjq.worker.run import Run
+
+LINGER = 0.002
+BATCH = 500
+
+
+class Settler:
+    """Settles what is put in; `settled` is called on the loop with each answer."""
+
+    def __init__(
+        self,
+        ops: Operations,
+        *,
+        settled: Callable[[Run, Outcome, Settled], None],
+        report: Callable[[Exception], None],
+        hurried: Callable[[], bool],
+    ) -> None:
+        self._ops = ops
+        self._settled = settled
+        self._report = report
+        self._hurried = hurried
+        self._waiting: deque[tuple[Run, Outcome]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._kicked = False
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task = self._loop.create_task(self._run(), name="pgjq settler")
+
+    def put(self, run: Run, outcome: Outcome) -> None:
+        """Hand an outcome in, on the loop."""
+        self._waiting.append((run, outcome))
+        self._idle.clear()
+        self._work.set()
+
+    def put_from_thread(self, run: Run, outcome: Outcome) -> None:
+        """Hand an outcome in, from any thread; the loop is told once for many."""
+        self._waiting.append((run, outcome))
+        if not self._kicked:
+            self._kicked = True
+            self._loop.call_soon_threadsafe(self._kick)
+
+    def _kick(self) -> None:
+        self._kicked = False
+        self._idle.clear()
+        self._work.set()
+
+    async def drained(self) -> None:
+        """Wait until everything that was put in has been taken or refused."""
+        await self._idle.wait()
+
+    async def stop(self) -> None:
+        """End; what has not been taken by now stays with its lease."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            if len(self._waiting) < BATCH and not self._hurried():
+                await asyncio.sleep(LINGER)
+            self._work.clear()
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+            if self._waiting:
+                self._work.set()
+            if batch:
+                await self._offer(batch)
+            if not self._waiting:
+                self._idle.set()
+
+    async def _offer(self, batch: list[tuple[Run, Outcome]]) -> None:
+        pause = BACKOFF
+        settlements = [Settlement(run.claimed.lease, outcome) for run, outcome in batch]
+        while True:
+            try:
+                answers = await self._ops.settle(settlements)
+                break
+            except StorageError as error:
+                self._report(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_BACKOFF)
+        for (run, outcome), answer in zip(batch, answers, strict=True):
+            self._settled(run, outcome, answer)
