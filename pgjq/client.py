@@ -84,7 +84,7 @@ class _Base:
     def _answered(self, result: EnqueueResult) -> EnqueueResult:
         if result.result is None:
             return result
-        return replace(result, result=self.result_serde.deserialize(result.result))
+        return result._replace(result=self.result_serde.deserialize(result.result))
 
 
 class AsyncClient(_Base):

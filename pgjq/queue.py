@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from pgjq.blocking import Colour, blocking
 from pgjq.client import AsyncClient, Client
-from pgjq.errors import PgjqError, ValidationError
+from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.events import Bus, BusName
 from pgjq.job import Event, NewJob
 from pgjq.lease import LeasePolicy
@@ -25,6 +25,7 @@ from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
 from pgjq.worker.service import LoopThread, Service, check_one_storage
 from pgjq.worker.shutdown import until_signalled, wait_until_signalled
+from pgjq.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
     import logging
@@ -237,42 +238,66 @@ class Queue(QueueBase):
 
 
 class Worker:
-    """Serve several queues with one pool of slots, on threads of its own."""
+    """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over."""
 
     def __init__(
         self,
         *queues: Queue | AsyncQueue,
         concurrency: int = 10,
+        processes: int = 1,
         grace: float | timedelta = 30.0,
         lease_policy: LeasePolicy | None = None,
     ) -> None:
         check_one_storage(queues)
         self.queues = queues
-        self.worker_id = _worker_id()
+        self.storage = queues[0].storage
         self.concurrency = whole("concurrency", concurrency, 1, 10_000)
+        self.processes = whole("processes", processes, 1, 1_000)
         self.grace = seconds("grace", grace, at_least=0)
         self.lease_policy = lease_policy or LeasePolicy()
         self._service: Service | None = None
         self._thread: LoopThread | None = None
+        self._supervisor: Supervisor | None = None
+        if self.processes > 1 and not self.storage.promises.processes:
+            raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
 
     def start(self) -> None:
         """Begin to consume."""
-        if self._service is not None:
+        if self._service is not None or self._supervisor is not None:
             raise PgjqError("this worker has been started already")
-        self._service = Service(self.queues, self.worker_id, self.concurrency, self.lease_policy, self.grace)
-        self._thread = LoopThread()
-        self._thread.call(self._service.start())
+        if self.processes > 1:
+            self._supervisor = Supervisor(self.processes, self._run_here, self.queues[0].bus.logger)
+            self._supervisor.start()
+        else:
+            self._start_here()
 
     def stop(self, grace: float | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            supervisor.stop()
         service, self._service = self._service, None
         if service is not None and self._thread is not None:
             self._thread.call(service.stop(grace))
-            self._thread.stop(self.queues[0].storage)
+            self._thread.stop(self.storage)
 
     def run(self) -> None:
         """Consume until SIGTERM or SIGINT."""
         self.start()
+        try:
+            wait_until_signalled()
+        finally:
+            self.stop()
+
+    def _start_here(self) -> None:
+        self._service = Service(self.queues, _worker_id(), self.concurrency, self.lease_policy, self.grace)
+        self._thread = LoopThread()
+        self._thread.call(self._service.start())
+
+    def _run_here(self) -> None:
+        """Be one of several processes."""
+        self._supervisor = None
+        self._start_here()
         try:
             wait_until_signalled()
         finally:

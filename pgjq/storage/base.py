@@ -14,8 +14,8 @@ is this contract as a test suite, for storages written elsewhere, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pgjq.options import PLAIN, JobOptions
 
@@ -42,18 +42,16 @@ class Promises:
     leader_election: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to end one run of one job. `key` is the storage's own name for the job."""
 
     queue: str
     id: str
     number: int
-    key: Any = field(repr=False)
+    key: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A job in a worker's hands."""
 
     lease: Lease
@@ -67,16 +65,14 @@ class Claimed:
     options: JobOptions = PLAIN
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """How a run ended, under which lease."""
 
     lease: Lease
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """The state a settlement led to: `cancelled` where a wish to cancel came first, None where the lease was lost."""
 
     lease: Lease

@@ -176,7 +176,7 @@ class Agreement(RuleBasedStateMachine):
 
 def comparable(job: Claimed) -> Claimed:
     """Leave out the storage's own name for the job."""
-    return dataclasses.replace(job, lease=dataclasses.replace(job.lease, key=None))
+    return job._replace(lease=job.lease._replace(key=None))
 
 
 def test_postgres_and_memory_agree(database: str, postgres: PostgresStorage) -> None:

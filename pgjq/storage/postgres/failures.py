@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 MIGRATE = 'run "pgjq migrate" or pgjq.migrate(conninfo)'
 
+# The server behind the connection has been demoted, or is going: its neighbours in the pool are no better.
+GONE = (
+    errors.ReadOnlySqlTransaction,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+)
+
 # The statement did nothing and may simply be made again.
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -41,7 +49,7 @@ def translate(error: psycopg.Error) -> PgjqError:
             )
         case errors.InvalidSchemaName() | errors.UndefinedTable() | errors.UndefinedFunction():
             return SchemaError(f"{text.splitlines()[0]}; the schema is missing or incomplete: {MIGRATE}")
-        case psycopg.OperationalError() | psycopg.InterfaceError():
+        case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
             return StorageUnavailableError(text)
         case _:
             return StorageError(text)

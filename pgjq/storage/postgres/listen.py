@@ -65,29 +65,33 @@ class Listener:
         self._connection: psycopg.Connection[Any] | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self._nudge_out, self._nudge_in = os.pipe()
+        self._present: set[Topic] = set()
+        self._nudge_out, self._nudge_in = _pipe()
+        self._process = os.getpid()
+        self._inherited: list[object] = []
 
     def want(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Have notices of a topic put into a mailbox from now on."""
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._lock:
             if self._closing.is_set():
                 message = "this storage has been closed"
                 raise StorageError(message)
-            boxes = self._wants.setdefault(topic, [])
-            boxes.append(box)
+            self._wants.setdefault(topic, []).append(box)
             if self._connection is None:
                 self._start()
-            elif len(boxes) == 1:
+            elif topic not in self._present:
                 self._take_up(self._connection, topic)
 
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
-        """Stop putting notices into a mailbox."""
+        """Stop putting notices into a mailbox. Telling the server is left to the thread: whoever was woken has work."""
         with self._lock:
             boxes = self._wants.get(topic, [])
             if box in boxes:
                 boxes.remove(box)
-            if not boxes and self._wants.pop(topic, None) is not None and self._connection is not None:
-                self._lay_down(self._connection, topic)
+            if not boxes and self._wants.pop(topic, None) is not None and not self._closing.is_set():
+                self._nudge()
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
@@ -95,7 +99,7 @@ class Listener:
             self._closing.set()
             boxes = [box for boxes in self._wants.values() for box in boxes]
             thread = self._thread
-        os.write(self._nudge_in, b"x")
+        self._nudge()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
         if self._connection is not None:
@@ -104,6 +108,13 @@ class Listener:
             box.close()
         os.close(self._nudge_in)
         os.close(self._nudge_out)
+
+    def _leave_to_parent(self) -> None:
+        """Start anew in a forked child: the connection and the thread are the parent's."""
+        self._inherited.append(self._connection)
+        self._process, self._connection, self._thread, self._wants = os.getpid(), None, None, {}
+        self._lock, self._closing = threading.RLock(), threading.Event()
+        self._present, (self._nudge_out, self._nudge_in) = set(), _pipe()
 
     def _start(self) -> None:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
@@ -121,16 +132,25 @@ class Listener:
                 connection.execute(sql.SQL("listen {}").format(sql.Identifier(self._queries.channel(channel))))
             for topic in self._wants:
                 connection.execute(self._queries.psycopg("presence_begin"), self._key(topic))
+            self._present = set(self._wants)
             self._connection = connection
 
     def _take_up(self, connection: psycopg.Connection[Any], topic: Topic) -> None:
         # A connection that fails here is found dead by the thread, too, which takes every topic up again.
         with contextlib.suppress(psycopg.Error):
             connection.execute(self._queries.psycopg("presence_begin"), self._key(topic))
+            self._present.add(topic)
 
-    def _lay_down(self, connection: psycopg.Connection[Any], topic: Topic) -> None:
-        with contextlib.suppress(psycopg.Error):
-            connection.execute(self._queries.psycopg("presence_end"), self._key(topic))
+    def _lay_down(self, connection: psycopg.Connection[Any]) -> None:
+        """Tell the server of the topics that nobody wants any more."""
+        with self._lock:
+            for topic in self._present - self._wants.keys():
+                connection.execute(self._queries.psycopg("presence_end"), self._key(topic))
+                self._present.discard(topic)
+
+    def _nudge(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._nudge_in, b"x")
 
     def _key(self, topic: Topic) -> dict[str, Any]:
         return {"channel": self._queries.channel(topic.channel), "subject": topic.subject}
@@ -151,9 +171,13 @@ class Listener:
             poll = select.poll()
             poll.register(connection.fileno(), select.POLLIN)
             poll.register(self._nudge_out, select.POLLIN)
-            if not poll.poll(PROBE_SECONDS * 1000):
+            ready = {descriptor for descriptor, _ in poll.poll(PROBE_SECONDS * 1000)}
+            if not ready:
                 connection.execute("select 1")
             self._dispatch(connection)
+            if self._nudge_out in ready:
+                os.read(self._nudge_out, 4096)
+                self._lay_down(connection)
 
     def _dispatch(self, connection: psycopg.Connection[Any]) -> None:
         """Hand out what has arrived; what arrives while somebody runs a statement here goes to `_deliver` by itself."""
@@ -179,3 +203,10 @@ class Listener:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _pipe() -> tuple[int, int]:
+    """Make a pipe for nudges; a full one is nudge enough, so writing to it never waits."""
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    return out, into

@@ -22,7 +22,7 @@ from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
 from pgjq.storage.postgres.enqueue import enqueue
-from pgjq.storage.postgres.failures import TRANSIENT
+from pgjq.storage.postgres.failures import GONE, TRANSIENT
 from pgjq.storage.postgres.listen import EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class PostgresOperations:
             return await self._sleep(queues, box, until)
         finally:
             for topic in topics:
-                await self._aside(lambda topic=topic: self._listener.leave(topic, box))
+                self._listener.leave(topic, box)
 
     async def close(self) -> None:
         """See `Operations`."""
@@ -290,8 +290,13 @@ class PostgresOperations:
         return await self._fetch_once(name, params or {})
 
     async def _fetch_once(self, name: str, params: dict[str, Any]) -> Rows:
-        async with self._pool.session() as session:
-            return await session.fetch(name, params)
+        try:
+            async with self._pool.session() as session:
+                return await session.fetch(name, params)
+        except StorageUnavailableError as error:
+            if isinstance(error.__cause__, GONE):
+                self._pool.drop()
+            raise
 
     async def _number_of(self, worker: str, queues: tuple[str, ...]) -> int:
         """Register a worker once, and remember its number."""

@@ -8,6 +8,7 @@ in the caller's hands, and not a time-out of a pool that keeps trying.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import threading
 from contextlib import asynccontextmanager
@@ -45,6 +46,10 @@ class Pool(Protocol):
 
     async def check(self) -> None:
         """See whether the database is there and its schema fits, once."""
+        ...
+
+    def drop(self) -> None:
+        """Replace every connection: the server behind them is not the one it was."""
         ...
 
     async def close(self) -> None:
@@ -95,6 +100,8 @@ class BlockingPool:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._inherited: list[object] = []
         self._pool: ConnectionPool[Any] | None = None
 
     @asynccontextmanager
@@ -128,7 +135,15 @@ class BlockingPool:
         if pool is not None:
             pool.close()
 
+    def drop(self) -> None:
+        """Replace every idle connection, and each busy one when it comes back."""
+        pool = self._pool
+        if pool is not None:
+            pool.drain()
+
     def _opened(self) -> ConnectionPool[Any]:
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._lock:
             if self._pool is None:
                 self._pools.check()
@@ -140,6 +155,13 @@ class BlockingPool:
                     open=True,
                 )
             return self._pool
+
+    def _leave_to_parent(self) -> None:
+        """Start anew in a forked child. The connections are the parent's, and must not even be closed here."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._inherited.append(self._pool)
+        self._pool = None
 
 
 class AsyncPool:
@@ -176,6 +198,12 @@ class AsyncPool:
             pool = self._by_loop.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
+
+    def drop(self) -> None:
+        """Have every loop replace its connections."""
+        for loop, pool in tuple(self._by_loop.items()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.drain()))
 
     def close_soon(self) -> None:
         """Have every loop that is still running close its own connections."""
