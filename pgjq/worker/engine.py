@@ -20,7 +20,7 @@ from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Release
 from pgjq.storage.base import Settled
 from pgjq.worker.executor import Executor
 from pgjq.worker.hands import Hands
-from pgjq.worker.heartbeat import Heartbeat
+from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
 from pgjq.worker.reaper import WorkerReaper
 from pgjq.worker.run import Run
@@ -77,7 +77,9 @@ class Engine:
         self._reaper = WorkerReaper(
             storage.reserved(), policy, logger, reaped=self._reaped, report=self._reporter("reaping")
         )
+        self._watch = Watch(self._hands, abort=self._abort, report=self._reporter("watching leases"))
         self._heartbeat.start()
+        self._watch.start()
         self._reaper.start()
         self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
@@ -96,6 +98,7 @@ class Engine:
         await self._settler.drained()
         await self._settler.stop()
         self._executor.stop()
+        await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await asyncio.to_thread(self._reaper.stop)
 
@@ -134,8 +137,8 @@ class Engine:
         jobs = await self._ops.claim(list(self._consumers), worker=self._worker, limit=wanted, policy=self._policy)
         runs = [self._run(job, sent) for job in jobs]
         self._hands.take(runs)
-        if len(runs) == len(self._hands):
-            self._heartbeat.nudge()
+        self._heartbeat.note(runs)
+        self._watch.note(runs)
         for run in runs:
             self._tell(run, "processing")
         self._executor.submit(runs)
@@ -205,7 +208,7 @@ class Engine:
         self._loop.call_soon_threadsafe(self._settled, run, outcome, answer)
 
     def _abort(self, run: Run, reason: str) -> None:
-        """End a run from outside, on the heartbeat's thread; what is over is settled without its handler."""
+        """End a run from outside, on another thread; what is over is settled without its handler."""
         run.signal.abort(reason)
         if reason == CANCELLED and run.end():
             self._settler.put_from_thread(run, Cancelled())

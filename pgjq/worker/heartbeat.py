@@ -1,20 +1,19 @@
-"""The thread that keeps leases alive, and the first to learn that one is not.
+"""Two threads that look after leases: one keeps them alive, one stops trusting those that are not.
 
 Rules
-* It has a thread and a connection of its own, so that a handler that blocks the event loop, or holds every connection
-  of the pool, does not lose its lease.
+* They are threads, and the one that renews has a connection of its own, so that a handler that blocks the event loop,
+  or holds every connection of the pool, does not lose its lease.
 * One statement renews everything that is in the worker's hands: what runs, what waits to start, what waits to be
-  settled.
-* A lease that the storage no longer knows is lost: its signal is set. A wish to cancel is passed on by the signal, too.
-* A lease that could not be renewed in time is not trusted any more, before it lapses: its signal is set, and the run
-  goes on at its own risk. What it ends in is still offered to the storage, which refuses it if somebody else owns the
-  job.
-* An attempt that has taken too long is over: its signal is set and the outcome is recorded, whatever the handler does.
+  settled. A lease that the storage no longer knows is lost; a wish to cancel is passed on by the run's signal.
+* The watch never waits for the storage, which may be what is wrong. A lease that could not be renewed in time is not
+  trusted any more, before it lapses: its signal is set. What its run ends in is still offered to the storage, which
+  refuses it if somebody else owns the job. An attempt that has taken too long is over, whatever its handler does.
 """
 
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
@@ -22,7 +21,7 @@ from pgjq.worker.loops import Loop
 from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pgjq.storage.base import Operations
     from pgjq.worker.hands import Hands
@@ -31,6 +30,40 @@ if TYPE_CHECKING:
 # A worker without jobs still shows itself to people now and then.
 IDLE = 20.0
 AT_LEAST = 0.02
+
+
+class _Lookout:
+    """A thread that looks at what is in the worker's hands when the next of it is due."""
+
+    def __init__(
+        self,
+        name: str,
+        hands: Hands,
+        *,
+        look: Callable[[list[Run]], None],
+        due: Callable[[Run], float],
+        report: Callable[[Exception], None],
+    ) -> None:
+        self._hands = hands
+        self._look = look
+        self._due = due
+        self._next = 0.0
+        self._loop = Loop(name, self._step, report)
+        self.start = self._loop.start
+        self.stop = self._loop.stop
+
+    def note(self, runs: Iterable[Run]) -> None:
+        """Look sooner, if one of these is due before the next look."""
+        if min(map(self._due, runs), default=inf) < self._next:
+            self._loop.nudge()
+
+    def _step(self) -> float:
+        self._next = inf  # Whoever comes while this looks nudges, and is seen by the next look.
+        runs = self._hands.all()
+        self._look(runs)
+        now = time.monotonic()
+        self._next = min((now + IDLE, *map(self._due, runs)))
+        return max(AT_LEAST, self._next - now)
 
 
 class Heartbeat:
@@ -46,35 +79,22 @@ class Heartbeat:
         report: Callable[[Exception], None],
     ) -> None:
         self._worker = worker
-        self._hands = hands
         self._ops = ops
         self._abort = abort
-        self._report = report
         self._shown = time.monotonic()
-        self._loop = Loop("pgjq heartbeat", self._step, report)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._loop.start()
-
-    def nudge(self) -> None:
-        """Look again at what is in the worker's hands."""
-        self._loop.nudge()
+        self._lookout = _Lookout("pgjq heartbeat", hands, look=self._look, due=_next_beat, report=report)
+        self.start = self._lookout.start
+        self.note = self._lookout.note
 
     def stop(self) -> None:
         """End the thread and close its connection."""
-        self._loop.stop()
+        self._lookout.stop()
         drive(self._ops.close())
 
-    def _step(self) -> float:
+    def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
-        runs = self._hands.all()
-        try:
-            if any(run.next_beat is not None and run.next_beat <= now for run in runs) or now - self._shown > IDLE:
-                self._renew([run for run in runs if run.beat is not None])
-        finally:
-            self._judge(runs)
-        return max(AT_LEAST, min((_next(run) for run in runs), default=now + IDLE) - time.monotonic())
+        if any(_next_beat(run) <= now for run in runs) or now - self._shown > IDLE:
+            self._renew([run for run in runs if run.beat is not None])
 
     def _renew(self, runs: list[Run]) -> None:
         sent = self._shown = time.monotonic()
@@ -95,20 +115,27 @@ class Heartbeat:
         if not run.ended:
             self._abort(run, LEASE_LOST)
 
-    def _judge(self, runs: list[Run]) -> None:
+
+class Watch:
+    """Stops trusting leases that were not renewed, and ends attempts that take too long."""
+
+    def __init__(self, hands: Hands, *, abort: Callable[[Run, str], None], report: Callable[[Exception], None]) -> None:
+        self._abort = abort
+        lookout = _Lookout("pgjq lease watch", hands, look=self._look, due=_deadline, report=report)
+        self.start, self.note, self.stop = lookout.start, lookout.note, lookout.stop
+
+    def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
         for run in runs:
-            if run.ended or run.signal.aborted:
-                continue
-            if run.expires is not None and run.expires <= now:
-                self._abort(run, EXPIRED)
-            elif run.trusted_until is not None and run.trusted_until <= now:
-                self._abort(run, LEASE_LOST)
+            if _deadline(run) <= now:
+                self._abort(run, EXPIRED if run.expires is not None and run.expires <= now else LEASE_LOST)
 
 
-def _next(run: Run) -> float:
-    """When a run next needs a look: to be renewed, to be distrusted, or to expire."""
+def _next_beat(run: Run) -> float:
+    return inf if run.next_beat is None else run.next_beat
+
+
+def _deadline(run: Run) -> float:
     if run.ended or run.signal.aborted:
-        return run.next_beat or float("inf")
-    moments = (run.next_beat, run.trusted_until, run.expires)
-    return min((m for m in moments if m is not None), default=float("inf"))
+        return inf
+    return min(inf if moment is None else moment for moment in (run.trusted_until, run.expires))
