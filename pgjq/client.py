@@ -14,7 +14,7 @@ from pgjq.errors import JobNotFoundError, PolicyError, ValidationError
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
 from pgjq.options import (
-    RESULT_TTL,
+    USUAL,
     JobFilter,
     Settings,
     Submission,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 FIND_LIMIT = 10_000
-_USUAL = Settings()
 
 
 class Page(list[JobStatus]):
@@ -59,19 +58,21 @@ class _Base:
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
+        self.usual = USUAL  # What a job is enqueued with when its caller does not say.
         self._ops = storage.operations(self._colour)
 
     def _submissions(self, jobs: Iterable[NewJob | tuple[str | None, Any]]) -> tuple[list[Submission], bool]:
         """Check and serialise jobs, and say whether each of their ids was made here."""
-        known, made, given = {_USUAL: _USUAL}, make_ids(), 0
+        usual = self.usual
+        known, made, given = {usual: usual}, make_ids(), 0
         ready: list[Submission] = []
         for job in jobs:
-            job_id, payload, chosen = _parts(job)
+            job_id, payload, chosen = _parts(job, usual)
             given += job_id is not None
             job_id = next(made) if job_id is None else check_id(job_id)
             data = serialize_payload(self.payload_serde, payload, job_id)
             # Jobs with equal settings share one object: storages tell a uniform batch by that.
-            if chosen is not _USUAL:
+            if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
             ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
@@ -226,11 +227,11 @@ class Client(_Base):
         self.close()
 
 
-def _parts(job: NewJob | tuple[str | None, Any]) -> tuple[str | None, Any, Settings]:
+def _parts(job: NewJob | tuple[str | None, Any], usual: Settings) -> tuple[str | None, Any, Settings]:
     if isinstance(job, NewJob):
-        return job.id, job.payload, settings(job, RESULT_TTL)
+        return job.id, job.payload, settings(job, usual)
     match job:
         case (job_id, payload):
-            return job_id, payload, _USUAL
+            return job_id, payload, usual
         case _:
             raise ValidationError(f"a job must be a NewJob or a pair (id, payload), not {job!r:.80}")

@@ -70,6 +70,9 @@ class Settings:
     options: JobOptions = PLAIN
 
 
+USUAL: Final = Settings()
+
+
 class Submission(NamedTuple):
     """One job on its way into a storage. A tuple, because a batch makes a million of them."""
 
@@ -176,15 +179,15 @@ def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> New
         raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
 
 
-def settings(job: NewJob, default_ttl: float = RESULT_TTL) -> Settings:
-    """Check and resolve a job's options."""
+def settings(job: NewJob, usual: Settings = USUAL) -> Settings:
+    """Check and resolve a job's options; what is not set is as usual."""
     if job.run_at is not None and job.delay is not None:
         raise ValidationError("pass run_at or delay, not both")
     if job.on_failed not in get_args(OnFailed):
         raise ValidationError(f'on_failed must be "enqueue" or "duplicate", not {job.on_failed!r}')
     return Settings(
-        result_ttl=default_ttl if job.result_ttl is None else seconds("result_ttl", job.result_ttl, above=0),
-        max_attempts=_max_attempts(job),
+        result_ttl=usual.result_ttl if job.result_ttl is None else seconds("result_ttl", job.result_ttl, above=0),
+        max_attempts=_max_attempts(job, usual),
         priority=whole("priority", job.priority, -SHORT_MAX),
         run_at=None if job.run_at is None else moment("run_at", job.run_at),
         delay=0.0 if job.delay is None else seconds("delay", job.delay, at_least=0),
@@ -194,10 +197,10 @@ def settings(job: NewJob, default_ttl: float = RESULT_TTL) -> Settings:
     )
 
 
-def _max_attempts(job: NewJob) -> int | None:
+def _max_attempts(job: NewJob, usual: Settings) -> int | None:
     attempts = None if job.max_attempts is None else whole("max_attempts", job.max_attempts, 1)
     if job.retry_limit is None:
-        return attempts
+        return usual.max_attempts if attempts is None else attempts
     limit = whole("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
     if attempts is not None and attempts != limit + 1:
         raise ValidationError(

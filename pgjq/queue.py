@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from uuid import uuid4
 
@@ -17,9 +16,9 @@ from pgjq.blocking import Colour, blocking
 from pgjq.client import AsyncClient, Client
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.events import Bus, BusName
-from pgjq.job import Event, NewJob
+from pgjq.job import Event
 from pgjq.lease import LeasePolicy
-from pgjq.options import check_queue, new_job, seconds, whole
+from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from pgjq.job import CancelResult, EnqueueResult, JobStatus
+    from pgjq.job import CancelResult, EnqueueResult, JobStatus, NewJob
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
 
@@ -77,6 +76,7 @@ class QueueBase:
         self.handler: Callable[..., Any] | None = None
         make = AsyncClient if self._colour == "async" else Client
         self._client = make(storage, payload_serde=self.payload_serde, result_serde=self.result_serde)
+        self._client.usual = Settings(result_ttl=self.result_ttl, max_attempts=self.max_attempts)
         self._service: Service | None = None
 
     def execute(self, handler: Handler) -> Handler:
@@ -100,21 +100,6 @@ class QueueBase:
         style = style_of(self.handler)
         return Consumer(self.name, self.handler, style, self.payload_serde, self.result_serde, self.bus)
 
-    def _new_job(self, job_id: str | None, payload: Any, options: dict[str, Any]) -> NewJob:
-        return self._with_defaults(new_job(job_id, payload, options))
-
-    def _with_defaults(self, job: NewJob | tuple[str | None, Any]) -> NewJob:
-        """Fill in what this queue settles for its producers: the first accepted enqueue decides for good."""
-        if not isinstance(job, NewJob):
-            job = NewJob(*job)
-        return replace(
-            job,
-            result_ttl=self.result_ttl if job.result_ttl is None else job.result_ttl,
-            max_attempts=self.max_attempts
-            if job.max_attempts is None and job.retry_limit is None
-            else job.max_attempts,
-        )
-
     def _tell_queued(self, results: Iterable[EnqueueResult]) -> None:
         if self.bus.wants("queued"):
             for result in results:
@@ -135,15 +120,13 @@ class AsyncQueue(QueueBase):
 
     async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
-        job = self._new_job(id, payload, options)
-        (result,) = await AsyncClient.enqueue_many(self._client, self.name, [job], connection=connection)
+        result = await AsyncClient.enqueue(self._client, self.name, id, payload, connection=connection, **options)
         self._tell_queued([result])
         return result
 
     async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
         """Add a job under an id that is made for it, and return that id."""
-        job = self._new_job(None, payload, options)
-        (result,) = await AsyncClient.enqueue_many(self._client, self.name, [job], connection=connection)
+        result = await AsyncClient.enqueue(self._client, self.name, None, payload, connection=connection, **options)
         self._tell_queued([result])
         return result.id
 
@@ -151,8 +134,7 @@ class AsyncQueue(QueueBase):
         self, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
     ) -> list[EnqueueResult]:
         """Add jobs in their order, all of them or, on an error, none."""
-        ready = [self._with_defaults(job) for job in jobs]
-        results = await AsyncClient.enqueue_many(self._client, self.name, ready, connection=connection)
+        results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
         self._tell_queued(results)
         return results
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -14,14 +16,21 @@ ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 
 
-def test_the_readmes_code_prints_what_its_comments_say(empty_database: str, capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, rest = (ROOT / "README.md").read_text().partition("```python\n")
-    code, _, _ = rest.partition("```")
+def test_the_readmes_code_does_what_it_says(empty_database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    producing, consuming = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
-    said = re.findall(r"print\(.*\)  # (\w+)", code)
+    said = re.findall(r"print\(.*\)  # (\w+)", producing)
     names: dict[str, Any] = {}
-    exec(re.sub(r'URL = ".*"', f"URL = {url!r}", code), names)  # noqa: S102
+    exec(re.sub(r'URL = ".*"', f"URL = {url!r}", producing), names)  # noqa: S102
     assert capsys.readouterr().out.split() == said == ["None", "queued", "duplicate"]
+    exec(consuming.partition("queue.run()")[0], names)  # noqa: S102
+    done = threading.Event()
+    names["queue"].on("completed", lambda _event: done.set())
+    with names["queue"]:
+        assert done.wait(60)
+    names["queue"].storage.close()
+    with psycopg.connect(url) as shop:
+        assert shop.execute("select mailed from orders").fetchall() == [(True,)]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])

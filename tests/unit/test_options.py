@@ -147,8 +147,9 @@ def test_options_that_were_not_given_have_the_contracts_defaults() -> None:
 
 
 def test_the_time_to_live_of_the_call_goes_before_that_of_the_queue() -> None:
-    assert settings(NewJob("one", 1), default_ttl=60).result_ttl == 60
-    assert settings(NewJob("one", 1, result_ttl=timedelta(minutes=5)), default_ttl=60).result_ttl == 300
+    usual = Settings(result_ttl=60)
+    assert settings(NewJob("one", 1), usual).result_ttl == 60
+    assert settings(NewJob("one", 1, result_ttl=timedelta(minutes=5)), usual).result_ttl == 300
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,12 @@ class Assignment:
 
     name: str
     queue: str
-    batch: int
     pause: float
 
     def words(self) -> list[str]:
-        return [self.name, self.queue, str(self.batch), str(self.pause)]
+        return [self.name, self.queue, str(self.pause)]
 
     @classmethod
     def read(cls, words: Sequence[str]) -> Assignment:
-        name, queue, batch, pause = words
-        return cls(name, queue, int(batch), float(pause))
+        name, queue, pause = words
+        return cls(name, queue, float(pause))

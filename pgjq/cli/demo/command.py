@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 QUESTION, NUMBER = "the question", 1234
 ENDINGS = ("completed", "failed", "cancelled")
-BATCH = 50
 PAUSE = 0.001
 LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a middle to kill a worker in.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,7 +78,6 @@ class _Story:
         self._conninfo = conninfo
         self._queue = f"demo-{uuid4().hex[:8]}"
         self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
-        self._batch = min(BATCH, jobs // 20)
         self._pause = max(PAUSE, LEAST_WORK / jobs)
 
     def tell(self) -> None:
@@ -144,7 +142,7 @@ class _Story:
             raise click.ClickException("this is not what should have happened; please report it, with the lines above")
 
     def _assignment(self, number: int) -> Assignment:
-        return Assignment(f"worker {number}", self._queue, self._batch, self._pause)
+        return Assignment(f"worker {number}", self._queue, self._pause)
 
     def _say(self, text: str) -> None:
         self._console.print(f"  {text}", soft_wrap=True)

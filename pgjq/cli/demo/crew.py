@@ -54,7 +54,7 @@ class WorkerProcess:
         self._process.wait()
 
     def dismiss(self) -> None:
-        """Have it finish its batch and go."""
+        """Have it finish what it is at and go."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
