@@ -227,8 +227,11 @@ class Operations(Protocol):
         """Listen to the events of one queue or of all; what happens after this returns is heard."""
         ...
 
-    async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
-        """Sleep until one of the queues may have a job to claim, `timeout` seconds at the longest; say if one may."""
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """Sleep until one of the queues may have a job to claim, `timeout` seconds at the longest; say if one may.
+
+        A notice may get lost: a storage that is woken by notices looks for itself every `poll` seconds.
+        """
         ...
 
     async def close(self) -> None:

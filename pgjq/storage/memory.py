@@ -499,8 +499,9 @@ class MemoryOperations:
         with self._storage.lock:
             self._storage.subscribers = [(queue, b) for queue, b in self._storage.subscribers if b is not box]
 
-    async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
-        """See `Operations`."""
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """See `Operations`; nothing is lost between two threads, so nobody polls."""
+        del poll
         box: Mailbox[None] = Mailbox(self._colour)
         with self._opened() as storage:
             for queue in queues:

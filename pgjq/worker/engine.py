@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Reaped, Storage
     from pgjq.worker.handler import Consumer
 
+# Long enough to cost nothing; a sleeper is woken, or looks for itself, long before.
+ASLEEP = 3600.0
+
 
 class Engine:
     """Runs the jobs of some queues until it is stopped. Made and used on one running event loop."""
@@ -160,7 +163,7 @@ class Engine:
 
     async def _sleep(self) -> None:
         """Sleep until there may be work, or until the worker stops."""
-        work = self._loop.create_task(self._ops.wait_for_work(list(self._consumers), self._block_timeout))
+        work = self._loop.create_task(self._ops.wait_for_work(list(self._consumers), ASLEEP, self._block_timeout))
         stop = self._loop.create_task(self._stopping.wait())
         await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()

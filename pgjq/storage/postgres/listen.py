@@ -78,6 +78,8 @@ class Listener:
             if self._closing.is_set():
                 message = "this storage has been closed"
                 raise StorageError(message)
+            if box.closed:
+                return  # Whoever wanted this has gone in the meantime.
             self._wants.setdefault(topic, []).append(box)
             if self._connection is None:
                 self._start()

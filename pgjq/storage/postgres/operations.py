@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from pgjq.errors import PgjqError, StorageError, StorageUnavailableError
@@ -45,7 +46,7 @@ TRIES = 5
 WORKER_LAPSES = 60.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
-LOOK_AGAIN = (0.05, 0.25, 2.0)
+LOOK_AGAIN = (0.05, 0.25)
 # A worker that has just run dry looks once more after a nap before it says that it sleeps: else, at a rate of jobs that
 # it can follow, a quarter of all commits would have to wake it.
 NAP = 0.01
@@ -243,7 +244,7 @@ class PostgresOperations:
         await self._aside(lambda: self._listener.want(topic, box))
         return MailSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
 
-    async def wait_for_work(self, queues: Sequence[str], timeout: float) -> bool:
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""
         await self._pool.check()
         box: Mailbox[Notice] = Mailbox(self._colour)
@@ -254,8 +255,9 @@ class PostgresOperations:
         try:
             for topic in topics:
                 await self._aside(lambda topic=topic: self._listener.want(topic, box))
-            return await self._sleep(queues, box, until)
+            return await self._sleep(queues, box, until, poll)
         finally:
+            box.close()
             for topic in topics:
                 self._listener.leave(topic, box)
 
@@ -267,17 +269,15 @@ class PostgresOperations:
         due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
         return due is not None and due <= 0
 
-    async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float) -> bool:
-        looks = 0
+    async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float, poll: float) -> bool:
+        looks = chain(LOOK_AGAIN, repeat(poll))
         while True:
             due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
             left = until - time.monotonic()
             if (due is not None and due <= 0) or left <= 0:
                 return left > 0
-            pause = min(left, LOOK_AGAIN[min(looks, len(LOOK_AGAIN) - 1)], left if due is None else due)
-            if await box.take(pause):
+            if await box.take(min(left, next(looks), left if due is None else due)):
                 return True
-            looks += 1
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
         """Run an operation's statement; a deadlock did nothing, so it is made again."""
