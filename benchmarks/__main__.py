@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from benchmarks import bulk_enqueue, claim, single_enqueue, wakeups
+from benchmarks import (
+    bulk_enqueue,
+    claim,
+    pickup,
+    release,
+    single_enqueue,
+    wakeups,
+    worker_memory,
+    worker_throughput,
+)
 from benchmarks.databases import temporary_server
 from benchmarks.measure import FULL, QUICK, Finding, Scale
 from benchmarks.report import table
@@ -23,6 +32,10 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "single_enqueue": single_enqueue.measure,
     "claim": claim.measure,
     "wakeups": wakeups.measure,
+    "worker_throughput": worker_throughput.measure,
+    "pickup": pickup.measure,
+    "release": release.measure,
+    "worker_memory": worker_memory.measure,
 }
 
 

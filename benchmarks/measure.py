@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Literal
 
-Unit = Literal["jobs/s", "ms"]
+Unit = Literal["jobs/s", "ms", "MB", "queries/s"]
+Side = Literal["at least", "at most"]
 Sampler = Callable[[], float]
 Samples = Mapping[str, Sequence[float]]
 
@@ -33,10 +34,33 @@ class Scale:
     future: int = 100_000
     claims: int = 5
     seconds: float = 1.5
+    drained: int = 100_000
+    drains: int = 5
+    pickups: int = 200
+    releases: int = 15
+    worn_in: int = 100_000
+    worn_out: int = 1_000_000
+    idle: float = 20.0
 
 
 FULL = Scale()
-QUICK = Scale(rounds=5, bulk=5_000, one_call=20_000, singles=200, backlog=100_000, future=10_000, claims=3, seconds=0.7)
+QUICK = Scale(
+    rounds=5,
+    bulk=5_000,
+    one_call=20_000,
+    singles=200,
+    backlog=100_000,
+    future=10_000,
+    claims=3,
+    seconds=0.7,
+    drained=20_000,
+    drains=2,
+    pickups=40,
+    releases=5,
+    worn_in=20_000,
+    worn_out=100_000,
+    idle=10.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +68,7 @@ class Target:
     """A bound for a ratio."""
 
     bound: float
-    side: Literal["at least", "at most"] = "at least"
+    side: Side = "at least"
 
     def is_met(self, ratio: float) -> bool:
         """Say whether a ratio, rounded as people read it, keeps the bound."""
@@ -75,6 +99,8 @@ class Finding:
     @property
     def middle_half(self) -> tuple[float, float]:
         """Between what ratios half of the rounds lie."""
+        if len(self.ratios) == 1:
+            return self.ratios[0], self.ratios[0]
         low, _, high = quantiles(self.ratios, n=4, method="inclusive")
         return low, high
 
@@ -106,6 +132,14 @@ def compare(
     """Set one contender against another, round by round."""
     ratios = [a / b for a, b in zip(samples[ours], samples[theirs], strict=True)]
     return Finding(what, against, unit, median(samples[ours]), median(samples[theirs]), ratios, target)
+
+
+def against_number(
+    values: Sequence[float], number: float, *, what: str, unit: Unit, side: Side = "at least"
+) -> Finding:
+    """Set a contender against a number that was promised, round by round."""
+    against = f"{number:,g} {unit}"
+    return Finding(what, against, unit, median(values), number, [v / number for v in values], Target(1.0, side))
 
 
 def jobs_per_second(count: int, work: Callable[[], object]) -> float:

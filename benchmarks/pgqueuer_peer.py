@@ -27,6 +27,7 @@ class PgQueuer:
     """The peer, on a connection of its own."""
 
     def __init__(self, runner: asyncio.Runner, conninfo: str) -> None:
+        self.conninfo = conninfo
         self._runner = runner
         self._connection, self._queries = runner.run(_install(conninfo))
 
@@ -36,6 +37,10 @@ class PgQueuer:
         rate = jobs_per_second(len(values), lambda: self._runner.run(self._enqueue(values, batch)))
         assert self._runner.run(self._connection.fetchval("select count(*) from pgqueuer")) == len(values)
         return rate
+
+    def enqueue_one(self, payload: bytes) -> None:
+        """Enqueue one job."""
+        self._runner.run(self._queries.enqueue(QUEUE, payload))
 
     def close(self) -> None:
         """Close the connection."""

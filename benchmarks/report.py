@@ -43,4 +43,4 @@ def _cells(finding: Finding) -> tuple[str, ...]:
 
 
 def _figure(value: float, unit: Unit) -> str:
-    return f"{value:,.0f} {unit}" if unit == "jobs/s" else f"{value:.2f} {unit}"
+    return f"{value:,.0f} {unit}" if unit == "jobs/s" else f"{value:,.2f} {unit}"

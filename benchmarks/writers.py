@@ -7,13 +7,13 @@ by turns, so neither side can have the luckier ones.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pgjq
 from benchmarks.jobs import QUEUE, payload, random_ids
+from benchmarks.processes import SPAWN, process
 from pgjq.blocking import drive
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Operations
 
-SPAWN = multiprocessing.get_context("spawn")
 CLAIM = 200
 NAP = 0.2  # How long the worker sleeps before it looks whether it should go on.
 
@@ -56,24 +55,9 @@ def crew(conninfos: Sequence[str], count: int) -> Generator[Crew]:
     """Start the processes, and end them."""
     start_together = SPAWN.Barrier(count)
     with ExitStack() as stack:
-        writers = [stack.enter_context(_process(_write, conninfos, start_together)) for _ in range(count)]
-        worker = stack.enter_context(_process(_work, conninfos))
+        writers = [stack.enter_context(process(_write, conninfos, start_together)) for _ in range(count)]
+        worker = stack.enter_context(process(_work, conninfos))
         yield Crew(writers, worker)
-
-
-@contextmanager
-def _process(target: Any, *arguments: Any) -> Generator[Connection]:
-    here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=target, args=(there, *arguments), daemon=True)
-    process.start()
-    there.close()  # Else a process that dies would not be noticed here.
-    try:
-        yield here
-        here.send(None)
-        process.join()
-    finally:
-        process.kill()
-        here.close()
 
 
 def _write(orders: Connection, conninfos: Sequence[str], start_together: Barrier) -> None:

@@ -8,7 +8,7 @@ with made as materialized (
 
 bodies as (
     insert into pgjq.body (seq, created_at, queue_id, id, payload)
-    select m.seq, pgjq.now(), m.queue_id, 'job-' || m.seq, convert_to(repeat('{"order": 1} ', 19), 'UTF8')
+    select m.seq, pgjq.now(), m.queue_id, 'job-' || m.seq, convert_to(rpad('["order 1', 245, '.') || '"]', 'UTF8')
     from made as m
 )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pgjq.job import JobError
     from pgjq.lease import LeasePolicy
+    from pgjq.serde import Serde
     from pgjq.storage.base import Claimed, Reaped, Storage
     from pgjq.worker.handler import Consumer
 
@@ -98,7 +99,7 @@ class Engine:
         self._release(self._hands.all())
         for run in self._hands.all():
             self._executor.abort(run)
-        await self._settler.drained()
+        await self._wait_until_settled()
         await self._settler.stop()
         self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
@@ -111,6 +112,19 @@ class Engine:
             self._room.clear()
             try:
                 await asyncio.wait_for(self._room.wait(), min(left, 1.0))
+            except builtins.TimeoutError:
+                continue
+
+    async def _wait_until_settled(self) -> None:
+        """Wait until nothing is in our hands. What a storage that is away cannot take is let go when its lease lapses.
+
+        Hands, and not the settler, know what is missing: a thread that has just ended a run may not have handed its
+        outcome in.
+        """
+        while any(r.trusted_until is None or r.trusted_until > time.monotonic() for r in self._hands.all()):
+            self._room.clear()
+            try:
+                await asyncio.wait_for(self._room.wait(), 0.2)
             except builtins.TimeoutError:
                 continue
 
@@ -272,7 +286,7 @@ def _event(run: Run, name: Any, outcome: Outcome | None) -> Event:
     event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
     match outcome:
         case Completed(result) if result is not None:
-            return replace(event, result=run.consumer.result_serde.deserialize(result))
+            return replace(event, result=_read(run.consumer.result_serde, result))
         case Failing(error):
             return replace(event, error=error)
         case Failed(error):
@@ -287,5 +301,13 @@ def _failure(run: Run, error: JobError) -> JobFailedError:
     message = f"job {claimed.lease.id!r} failed: {error.type}: {error.message}"
     if claimed.attempts < claimed.max_attempts:
         return JobFailedError(message, error)
-    payload = run.consumer.payload_serde.deserialize(claimed.payload)
+    payload = _read(run.consumer.payload_serde, claimed.payload)
     return MaxRetriesError(message, error, payload=payload, attempts=claimed.attempts)
+
+
+def _read(serde: Serde, data: bytes) -> Any:
+    """Read what an event tells of; what cannot be read is told as the bytes it is, and hurts nobody."""
+    try:
+        return serde.deserialize(data)
+    except Exception:  # noqa: BLE001
+        return data

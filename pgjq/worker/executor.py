@@ -114,7 +114,9 @@ class Executor:
     def _fill(self) -> None:
         while self._waiting and (self._alone or len(self._tasks) + self._handed < self.concurrency):
             run = self._waiting.popleft()
-            if run.consumer.style == "coroutine":
+            if run.is_over():
+                self._finish(run, Released(), on_loop=True)
+            elif run.consumer.style == "coroutine":
                 self._tasks[run] = self._loop.create_task(self._await(run), context=self._context.copy())
             else:
                 self._handed += not self._alone
@@ -151,16 +153,18 @@ class Executor:
     def _serve(self) -> None:
         """Run plain functions, one after the other."""
         while (run := self._inbox.get()) is not None:
-            if run.ended:
-                continue
-            self._busy.add(run)
-            began = time.perf_counter()
-            outcome = self._context.copy().run(self._run, run)
-            self._measure(time.perf_counter() - began)
-            self._busy.discard(run)
-            self._finish(run, outcome, on_loop=False)
+            # What waited until its lease was lost is somebody else's; it is given back, should it still be ours.
+            self._finish(run, Released() if run.is_over() else self._take(run), on_loop=False)
             if not self._alone:
                 self._loop.call_soon_threadsafe(self._returned)
+
+    def _take(self, run: Run) -> Outcome:
+        self._busy.add(run)
+        began = time.perf_counter()
+        outcome = self._context.copy().run(self._run, run)
+        self._measure(time.perf_counter() - began)
+        self._busy.discard(run)
+        return outcome
 
     def _run(self, run: Run) -> Outcome:
         try:

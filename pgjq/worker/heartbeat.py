@@ -93,8 +93,10 @@ class Heartbeat:
 
     def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
+        # A run that is being completed has its row locked by its own transaction, which all the others would wait for.
+        runs = [run for run in runs if run.beat is not None and not run.completing]
         if any(_next_beat(run) <= now for run in runs) or now - self._shown > IDLE:
-            self._renew([run for run in runs if run.beat is not None])
+            self._renew(runs)
 
     def _renew(self, runs: list[Run]) -> None:
         sent = self._shown = time.monotonic()
@@ -112,7 +114,7 @@ class Heartbeat:
     def _lose(self, run: Run) -> None:
         """A lease may be gone because its run was settled while the heartbeat was on its way: that is no loss."""
         run.beat = run.next_beat = None
-        if not run.ended:
+        if not (run.ended or run.completing):
             self._abort(run, LEASE_LOST)
 
 
@@ -127,7 +129,7 @@ class Watch:
     def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
         for run in runs:
-            if _deadline(run) <= now:
+            if _deadline(run) <= now and not run.completing:
                 self._abort(run, EXPIRED if run.expires is not None and run.expires <= now else LEASE_LOST)
 
 

@@ -34,6 +34,7 @@ class Run:
         "beat",
         "claimed",
         "committed",
+        "completing",
         "consumer",
         "ended",
         "expires",
@@ -59,6 +60,7 @@ class Run:
         self.worker = worker
         self.committed = committed
         self.in_transaction = False
+        self.completing = False  # Its own transaction holds the row: renewing waits for it, and is not needed.
         self.signal = Signal()
         self.ended = False
         self.beat = beat
@@ -73,6 +75,11 @@ class Run:
         self.trusted_until = None if lease is None else sent + lease * (1 - MARGIN)
         if self.beat is not None:
             self.next_beat = sent + self.beat
+
+    def is_over(self) -> bool:
+        """Tell whether this run is not worth starting: it has been ended, or its lease is not to be trusted."""
+        late = self.trusted_until is not None and self.trusted_until <= time.monotonic()
+        return self.ended or self.signal.aborted or late
 
     def end(self) -> bool:
         """Take the right to say how this run ended: the first who asks has it."""
@@ -126,9 +133,12 @@ class _Held:
             async with self._ops.effects(run.claimed.lease, session_factory) as effects:
                 yield effects.connection
                 result = run.consumer.result_serde.serialize(self.result)
+                run.completing = True
                 await effects.complete(result)
-        except LeaseLostError:
-            self.signal.abort(LEASE_LOST)
+        except BaseException as error:
+            run.completing = False
+            if isinstance(error, LeaseLostError):
+                self.signal.abort(LEASE_LOST)
             raise
         if run.end():
             run.committed(run, Completed(result))

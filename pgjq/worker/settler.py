@@ -11,7 +11,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pgjq.errors import StorageError
+from pgjq.errors import StorageUnavailableError
+from pgjq.job import JobError
+from pgjq.outcome import Failed
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
 
@@ -97,9 +99,28 @@ class Settler:
             try:
                 answers = await self._ops.settle(settlements)
                 break
-            except StorageError as error:
+            except StorageUnavailableError as error:
                 self._report(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_BACKOFF)
+            except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
+                self._report(error)
+                await self._offer_apart(batch, error)
+                return
         for (run, outcome), answer in zip(batch, answers, strict=True):
-            self._settled(run, outcome, answer)
+            try:
+                self._settled(run, outcome, answer)
+            except Exception as error:  # noqa: BLE001
+                self._report(error)
+
+    async def _offer_apart(self, batch: list[tuple[Run, Outcome]], error: Exception) -> None:
+        """Find the outcome that the storage cannot take, so that the others are not held up; it fails its job."""
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._offer(batch[:middle])
+            await self._offer(batch[middle:])
+            return
+        await asyncio.sleep(BACKOFF)
+        ((run, outcome),) = batch
+        unstorable = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
+        await self._offer([(run, outcome if outcome == unstorable else unstorable)])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import LeaseLostError
+from pgjq.errors import JobCancelledError, LeaseLostError, PgjqError
 from pgjq.storage.postgres import literals
 from pgjq.storage.postgres.adopt import adopt, committing
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Session
+
+COMPLETED = 3
 
 
 class PostgresEffects:
@@ -45,14 +47,22 @@ class PostgresEffects:
             "queue_ids": literals.numbers([queue_id]),
             "seqs": literals.numbers([seq]),
             "leases": literals.numbers([self._lease.number]),
-            "states": literals.numbers([3]),
+            "states": literals.numbers([COMPLETED]),
             "results": literals.blobs([result]),
             "errors": literals.texts([None]),
             "delays": literals.numbers([None]),
         }
-        if not await self._session.fetch("settle", params):
+        found = await self._session.fetch("settle", params)
+        if not found:
             raise LeaseLostError(f"the lease of job {self._lease.id!r} is gone; nothing of this block is committed")
+        if found[0][2] != COMPLETED:
+            raise JobCancelledError(f"job {self._lease.id!r} was asked to end; nothing of this block is committed")
         self.completed = True
+
+    def check_completed(self) -> None:
+        """Refuse to commit writes without their completion."""
+        if not self.completed:
+            raise PgjqError("the block ended without completing its job; nothing of it is committed")
 
 
 @asynccontextmanager

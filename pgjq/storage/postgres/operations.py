@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import PgjqError, StorageError, StorageUnavailableError
+from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
@@ -91,7 +91,12 @@ class PostgresOperations:
             if len(taken) == limit:
                 break
             params = _claim_params(queue, number, limit - len(taken), policy)
-            taken += [rows.claimed(queue, row) for row in await self._fetch("claim", params)]
+            try:
+                taken += [rows.claimed(queue, row) for row in await self._fetch("claim", params)]
+            except StorageError:
+                if not taken:
+                    raise
+                break  # What was claimed is in our hands already; the next claim will meet the error again.
         return taken
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -131,10 +136,10 @@ class PostgresOperations:
             async with open_unit(self._colour, self._pool, self._queries, session_factory) as session:
                 effects = PostgresEffects(session, lease)
                 yield effects
-                if not effects.completed:
-                    raise PgjqError("the block ended without completing its job")
-        except StorageUnavailableError:
-            # COMMIT may have lost its answer, and then nobody but the database knows what happened.
+                effects.check_completed()
+        except Exception:
+            # COMMIT may have lost its answer, and then nobody but the database knows what happened. Every driver has
+            # its own word for that, hence any error.
             if effects is None or not effects.completed or not await self._was_completed(lease):
                 raise
 

@@ -1,0 +1,2 @@
+-- Start a sample of graphile-worker with an empty queue.
+truncate graphile_worker._private_jobs

@@ -1,0 +1,2 @@
+-- How many jobs PgQueuer has not completed.
+select count(*) from pgqueuer

@@ -1,0 +1,145 @@
+"""Worker processes that a test may kill, stop and cut off.
+
+A mother process has everything imported and forks a worker for each line that it reads, so that fifty of them cost
+little more than one. A worker is an ordinary one: a `Queue` with a handler, and `run()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+
+from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+POLICY = LeasePolicy(lease=0.6, heartbeat=0.15, reap_interval=0.15)
+NOTE = "insert into effect (id, lease) values (%s, %s)"
+
+
+def transact(job: Job) -> None:
+    with job.transaction() as connection:
+        connection.execute(NOTE, [job.id, job.lease])
+        job.result = job.lease
+
+
+async def transact_async(job: AsyncJob) -> None:
+    async with job.transaction() as connection:
+        await connection.execute(NOTE, [job.id, job.lease])
+        job.result = job.lease
+
+
+def plain(job: Job) -> int:
+    return job.lease
+
+
+async def plain_async(job: AsyncJob) -> int:
+    await asyncio.sleep(0)
+    return job.lease
+
+
+def linger(job: Job) -> None:
+    """Stay inside the block for as long as somebody holds the lock of that number, and tell what came of leaving it."""
+    try:
+        with job.transaction() as connection:
+            connection.execute(NOTE, [job.id, job.lease])
+            connection.execute("select pg_advisory_xact_lock_shared(%s)", [job.payload["lock"]])
+    except PgjqError as error:
+        with psycopg.connect(job.payload["conninfo"]) as connection:
+            connection.execute(
+                "insert into told (id, lease, error) values (%s, %s, %s)", [job.id, job.lease, type(error).__name__]
+            )
+        raise
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "transact": transact,
+    "transact_async": transact_async,
+    "plain": plain,
+    "plain_async": plain_async,
+    "linger": linger,
+}
+
+
+class Crew:
+    """The mother process, and the workers that it forked."""
+
+    def __init__(self) -> None:
+        self.pids: set[int] = set()
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the crew)
+        self._mother = subprocess.Popen(
+            [sys.executable, "-m", "tests.worker.crew"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+        )
+
+    def start(self, conninfo: str, handler: str, queue: str = "q") -> int:
+        """Start a worker and return its process id."""
+        assert self._mother.stdin
+        assert self._mother.stdout
+        print(json.dumps([conninfo, handler, queue]), file=self._mother.stdin, flush=True)
+        pid = int(self._mother.stdout.readline())
+        self.pids.add(pid)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """End a worker without a word."""
+        os.kill(pid, signal.SIGKILL)
+        self.pids.discard(pid)
+
+    def complaints(self) -> str:
+        """Return what workers said of exceptions that nobody caught: a thread that died, a task that nobody asked."""
+        self._complaints.seek(0)
+        return self._complaints.read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for pid in tuple(self.pids):
+            self.kill(pid)
+        with self._mother as mother:
+            assert mother.stdin
+            mother.stdin.close()
+        self._complaints.close()
+
+
+def serve(conninfo: str, handler: str, name: str) -> None:
+    """Be a worker until a signal comes."""
+    for noise in ("pgjq", "psycopg"):
+        logging.getLogger(noise).setLevel(logging.CRITICAL)
+    queue = Queue(name, storage=PostgresStorage(conninfo), concurrency=4, lease_policy=POLICY, block_timeout=0.5)
+    queue.on("error", lambda _error: None)  # Errors are what these tests make.
+    queue.execute(HANDLERS[handler])
+    queue.run()
+
+
+def main() -> None:
+    """Fork a worker for each line."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            serve(*json.loads(line))
+            os._exit(0)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()
