@@ -22,7 +22,7 @@ from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
-from pgjq.worker.service import LoopThread, Service, check_one_storage
+from pgjq.worker.service import OwnLoop, Runnable, Service, check_one_storage
 from pgjq.worker.shutdown import until_signalled, wait_until_signalled
 from pgjq.worker.supervisor import Supervisor
 
@@ -176,7 +176,7 @@ class AsyncQueue(QueueBase):
         await self.stop()
 
 
-class Queue(QueueBase):
+class Queue(QueueBase, Runnable):
     """Produce and consume from threads. Each method is `AsyncQueue`'s, and blocks."""
 
     _colour = "blocking"
@@ -188,38 +188,21 @@ class Queue(QueueBase):
     get_result = blocking(AsyncQueue.get_result)
     get_status = blocking(AsyncQueue.get_status)
 
-    _thread: LoopThread | None = None
+    _running: OwnLoop | None = None
 
     def start(self) -> None:
         """Begin to consume, on threads of this queue's own; without a handler, do nothing."""
         service = self._serving()
-        self._thread = LoopThread()
-        self._thread.call(service.start())
+        self._running = OwnLoop(service)
 
     def stop(self, grace: float | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
-        service, self._service = self._service, None
-        if service is not None and self._thread is not None:
-            self._thread.call(service.stop(grace))
-            self._thread.stop(self.storage)
-
-    def run(self) -> None:
-        """Consume until SIGTERM or SIGINT."""
-        self.start()
-        try:
-            wait_until_signalled()
-        finally:
-            self.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+        running, self._running, self._service = self._running, None, None
+        if running is not None:
+            running.stop(grace)
 
 
-class Worker:
+class Worker(Runnable):
     """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over."""
 
     def __init__(
@@ -237,60 +220,34 @@ class Worker:
         self.processes = whole("processes", processes, 1, 1_000)
         self.grace = seconds("grace", grace, at_least=0)
         self.lease_policy = lease_policy or LeasePolicy()
-        self._service: Service | None = None
-        self._thread: LoopThread | None = None
-        self._supervisor: Supervisor | None = None
+        self._running: OwnLoop | Supervisor | None = None
         if self.processes > 1 and not self.storage.promises.processes:
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
 
     def start(self) -> None:
         """Begin to consume."""
-        if self._service is not None or self._supervisor is not None:
+        if self._running is not None:
             raise PgjqError("this worker has been started already")
         if self.processes > 1:
-            self._supervisor = Supervisor(self.processes, self._run_here, self.queues[0].bus.logger)
-            self._supervisor.start()
+            self._running = Supervisor(self.processes, self._be_one_process, self.queues[0].bus.logger)
         else:
-            self._start_here()
+            worker_id = self.queues[0].worker_id
+            self._running = OwnLoop(Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace))
 
     def stop(self, grace: float | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
-            supervisor.stop()
-        service, self._service = self._service, None
-        if service is not None and self._thread is not None:
-            self._thread.call(service.stop(grace))
-            self._thread.stop(self.storage)
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop(None if grace is None else seconds("grace", grace, at_least=0))
 
-    def run(self) -> None:
-        """Consume until SIGTERM or SIGINT."""
-        self.start()
+    def _be_one_process(self, grace: Callable[[], float | None]) -> None:
+        """Be one of several processes, under a name of its own."""
+        service = Service(self.queues, _worker_id(), self.concurrency, self.lease_policy, self.grace)
+        running = OwnLoop(service)
         try:
             wait_until_signalled()
         finally:
-            self.stop()
-
-    def _start_here(self) -> None:
-        self._service = Service(self.queues, _worker_id(), self.concurrency, self.lease_policy, self.grace)
-        self._thread = LoopThread()
-        self._thread.call(self._service.start())
-
-    def _run_here(self) -> None:
-        """Be one of several processes."""
-        self._supervisor = None
-        self._start_here()
-        try:
-            wait_until_signalled()
-        finally:
-            self.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+            running.stop(grace())
 
 
 def _worker_id() -> str:

@@ -1,23 +1,22 @@
-"""An engine and what it is started with; and a thread with an event loop, for callers that have none."""
+"""An engine and what it is started with; a loop of its own for callers that have none; how one starts and stops."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self
 
 from pgjq.errors import ValidationError
 from pgjq.options import seconds
 from pgjq.worker.engine import Engine
+from pgjq.worker.shutdown import wait_until_signalled
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
-    from pgjq.storage.base import Storage
-
-R = TypeVar("R")
 
 
 class Service:
@@ -60,25 +59,58 @@ class Service:
         if engine is not None:
             await engine.stop(self._grace if grace is None else seconds("grace", grace, at_least=0))
 
+    async def close(self) -> None:
+        """Close what the storage holds on this loop."""
+        await self._ops.close()
 
-class LoopThread:
-    """An event loop in a thread."""
 
-    def __init__(self) -> None:
+class OwnLoop:
+    """A service on an event loop in a thread, for callers that have none."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pgjq worker", daemon=True)
         self._thread.start()
+        self._call(service.start())
 
-    def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine there and wait for what it returns."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def stop(self, storage: Storage) -> None:
-        """End the loop and the thread, and what the storage holds on that loop."""
-        self.call(storage.operations("async").close())
+    def stop(self, grace: float | None) -> None:
+        """Stop the service, close what its storage holds on this loop, end the loop and the thread."""
+        self._call(self._service.stop(grace))
+        self._call(self._service.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+class Runnable(ABC):
+    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to consume."""
+
+    @abstractmethod
+    def stop(self, grace: float | None = None) -> None:
+        """Stop consuming."""
+
+    def run(self) -> None:
+        """Consume until SIGTERM or SIGINT."""
+        self.start()
+        try:
+            wait_until_signalled()
+        finally:
+            self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
 
 
 def check_one_storage(queues: Sequence[QueueBase]) -> None:

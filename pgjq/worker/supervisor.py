@@ -7,9 +7,12 @@ told to, and when whoever started it is gone: a pipe that nobody writes to close
 
 from __future__ import annotations
 
+import math
+import mmap
 import os
 import select
 import signal
+import struct
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +26,7 @@ LIVED = 10.0
 PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 TICK = 0.5
+GRACE = struct.Struct("d")
 
 
 @dataclass(slots=True)
@@ -36,31 +40,26 @@ class _Place:
 
 
 class Supervisor:
-    """Keeps `count` processes running that each call `work`."""
+    """Keeps `count` processes running that each call `work`, with what tells the grace given to it at the end."""
 
-    def __init__(self, count: int, work: Callable[[], None], logger: logging.Logger) -> None:
+    def __init__(self, count: int, work: Callable[[Callable[[], float | None]], None], logger: logging.Logger) -> None:
         self._places = [_Place() for _ in range(count)]
         self._work = work
         self._logger = logger
-        self._pid: int | None = None
-        self._lifeline: int | None = None
-
-    def start(self) -> None:
-        """Fork the supervisor."""
+        self._grace = mmap.mmap(-1, GRACE.size)  # Shared by all that are forked from here.
+        self._grace[:] = GRACE.pack(math.nan)
         heir, self._lifeline = os.pipe()
         self._pid = _fork(lambda: self._supervise(heir))
         os.close(heir)
 
-    def stop(self) -> None:
-        """End the workers gracefully, and wait for that."""
-        if self._pid is not None and self._lifeline is not None:
-            os.close(self._lifeline)
-            os.waitpid(self._pid, 0)
-            self._pid = self._lifeline = None
+    def stop(self, grace: float | None) -> None:
+        """End the workers and wait for them; unless told otherwise, each gives its jobs the grace it was made with."""
+        self._grace[:] = GRACE.pack(math.nan if grace is None else grace)
+        os.close(self._lifeline)
+        os.waitpid(self._pid, 0)
 
     def _supervise(self, heir: int) -> None:
-        if self._lifeline is not None:
-            os.close(self._lifeline)
+        os.close(self._lifeline)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         while not select.select([heir], [], [], 0)[0]:
             self._bury()
@@ -79,7 +78,11 @@ class Supervisor:
     def _be_worker(self, heir: int) -> None:
         os.close(heir)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        self._work()
+        self._work(self._told_grace)
+
+    def _told_grace(self) -> float | None:
+        (grace,) = GRACE.unpack(self._grace[:])
+        return None if math.isnan(grace) else grace
 
     def _bury(self) -> None:
         for place in self._places:

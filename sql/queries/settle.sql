@@ -14,12 +14,12 @@
 with given as (
     select *
     from unnest(
-            (select :queue_ids::integer[]),
-            (select :seqs::bigint[]),
-            (select :leases::integer[]),
-            (select :states::smallint[]),
-            (select :results::bytea[]),
-            (select :errors::text[]), (select :delays::double precision[])
+            (select :queue_ids::text::integer[]),
+            (select :seqs::text::bigint[]),
+            (select :leases::text::integer[]),
+            (select :states::text::smallint[]),
+            (select :results::text::bytea[]),
+            (select :errors::text::text[]), (select :delays::text::double precision[])
         ) as g (queue_id, seq, lease, state, result, error, delay)
 ),
 

@@ -138,7 +138,7 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             serve(*json.loads(line))
             os._exit(0)
-        print(pid, flush=True)
+        print(pid, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgjq import AsyncJob, Client, Job, LeasePolicy, PostgresStorage, Queue, Retry
+from pgjq import AsyncJob, Client, Job, LeasePolicy, NewJob, PostgresStorage, Queue, Retry
 from tests.worker.conftest import Heard
 from tests.worker.proxy import Proxy
 
@@ -75,7 +75,9 @@ def test_a_worker_goes_on_by_itself_after_an_outage(
         near.enqueue("q", "afterwards", None)
         proxy.restore()
         completed.wait(4)
-    assert {s.id: (s.state, s.attempts) for s in near.find_jobs("q")} == dict.fromkeys(("0", "1", "2", "afterwards"), ("completed", 1))
+    assert {s.id: (s.state, s.attempts) for s in near.find_jobs("q")} == dict.fromkeys(
+        ("0", "1", "2", "afterwards"), ("completed", 1)
+    )
 
 
 @pytest.mark.parametrize("way", ["refuse", "silence"])
@@ -125,7 +127,7 @@ def test_a_worker_that_is_cut_off_stops_trusting_its_lease_before_another_gets_t
 def test_jobs_whose_lease_was_lost_before_they_started_are_not_started(
     proxy: Proxy, far: PostgresStorage, postgres: PostgresStorage
 ) -> None:
-    """A worker that was cut off has jobs in its hands that are no longer its own; another does them, and it does not."""
+    """A worker that was cut off has jobs in its hands that are no longer its own: another does them."""
     here: list[str] = []
     blocked, go = threading.Event(), threading.Event()
 
@@ -155,7 +157,7 @@ def test_jobs_whose_lease_was_lost_before_they_started_are_not_started(
         go.set()
         near.enqueue("q", "afterwards", None)
         until(lambda: near.get_queue_stats("q").completed == 222)
-    assert [id for id in here if id.startswith("behind")] == []
+    assert not [job_id for job_id in here if job_id.startswith("behind")]
 
 
 def test_a_handler_that_blocks_the_loop_for_three_leases_keeps_its_job(postgres: PostgresStorage) -> None:
@@ -259,9 +261,7 @@ def set_read_only(operator: psycopg.Connection[Any], value: str, *, keep: bool =
     """Have new sessions read only, or not; end the old ones, unless they are to be kept."""
     name = operator.info.dbname
     operator.execute(
-        sql.SQL("alter database {} set default_transaction_read_only = {}").format(
-            sql.Identifier(name), sql.SQL(value)
-        )
+        sql.SQL("alter database {} set default_transaction_read_only = {}").format(sql.Identifier(name), sql.SQL(value))
     )
     if not keep:
         operator.execute(
@@ -325,7 +325,7 @@ def test_stopping_leaves_no_job_to_time_out(postgres: PostgresStorage) -> None:
     def work(_job: Job) -> None:
         time.sleep(0.0005)
 
-    for n in range(40):
+    for n in range(20):
         near.enqueue_many("q", [(f"{n} {m}", None) for m in range(100)])
         queue = Queue("q", storage=postgres, concurrency=8)
         queue.execute(work)
@@ -334,3 +334,28 @@ def test_stopping_leaves_no_job_to_time_out(postgres: PostgresStorage) -> None:
         heard.wait(1 + n)
         queue.stop(grace=60)
         assert near.get_queue_stats("q").processing == 0
+
+
+def test_jobs_that_were_claimed_ahead_do_not_expire_before_they_started(postgres: PostgresStorage) -> None:
+    """They wait behind a slow one for longer than an attempt may take; that is no attempt of theirs."""
+    policy = LeasePolicy(lease=5, heartbeat=1, expire=1, reap_interval=0.2)
+    go = threading.Event()
+
+    def work(job: Job) -> int:
+        if job.id == "slow":
+            go.wait(60)
+        return job.attempts
+
+    queue = Queue("q", storage=postgres, lease_policy=policy)
+    queue.execute(work)
+    completed, failed = Heard(queue, "completed"), Heard(queue, "failed")
+    near = Client(postgres)
+    # Quick ones first, from which it learns that it may claim ahead.
+    near.enqueue_many("q", [(f"quick {n}", None) for n in range(200)])
+    near.enqueue("q", "slow", None, max_attempts=1)
+    near.enqueue_many("q", [NewJob(f"behind {n}", None, max_attempts=1) for n in range(20)])
+    with queue:
+        failed.wait()  # The slow one has expired, and holds its thread nevertheless.
+        go.set()
+        completed.wait(220)
+    assert [e.id for e in failed.events] == ["slow"]

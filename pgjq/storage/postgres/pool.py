@@ -11,12 +11,13 @@ import asyncio
 import os
 import select
 import threading
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgjq.errors import SchemaError, StorageError, ValidationError
 from pgjq.storage.postgres.failures import MIGRATE, translated
@@ -35,6 +36,11 @@ CONNECTION: dict[str, Any] = {"autocommit": True, "application_name": "pgjq"}
 # The one statement that is made for each job and has no tables to plan for: it is prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
 PREPARED = frozenset({"enqueue_job"})
+
+PATIENCE = 30.0
+# The pool tries to connect less and less often, for minutes; one that gives up soon tries again for the next who asks.
+# So we ask again, and a server that is back is found within two seconds.
+ASK_AGAIN = 1.0
 
 
 class Pool(Protocol):
@@ -109,12 +115,12 @@ class BlockingPool:
         """Borrow a connection."""
         pool = self._opened()
         with translated():
-            connection = pool.getconn()
+            connection = self._borrow(pool)
             while has_news(connection.fileno()):
                 connection.close()
                 pool.putconn(connection)
                 pool.drain()
-                connection = pool.getconn()
+                connection = self._borrow(pool)
         try:
             yield BlockingSession(connection, self._pools.queries, self._pools.prepared)
         finally:
@@ -141,6 +147,15 @@ class BlockingPool:
         if pool is not None:
             pool.drain()
 
+    def _borrow(self, pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return pool.getconn(timeout=ASK_AGAIN)
+            except PoolTimeout:
+                if time.monotonic() > until:
+                    raise
+
     def _opened(self) -> ConnectionPool[Any]:
         if self._process != os.getpid():
             self._leave_to_parent()
@@ -152,6 +167,7 @@ class BlockingPool:
                     kwargs=CONNECTION,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
+                    reconnect_timeout=ASK_AGAIN,
                     open=True,
                 )
             return self._pool
@@ -177,12 +193,12 @@ class AsyncPool:
         """Borrow a connection."""
         pool = await self._opened()
         with translated():
-            connection = await pool.getconn()
+            connection = await self._borrow(pool)
             while has_news(connection.fileno()):
                 await connection.close()
                 await pool.putconn(connection)
                 await pool.drain()
-                connection = await pool.getconn()
+                connection = await self._borrow(pool)
         try:
             yield AsyncSession(connection, self._pools.queries, self._pools.prepared)
         finally:
@@ -213,6 +229,15 @@ class AsyncPool:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close()))
 
+    async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await pool.getconn(timeout=ASK_AGAIN)
+            except PoolTimeout:
+                if time.monotonic() > until:
+                    raise
+
     async def _opened(self) -> AsyncConnectionPool[Any]:
         loop = asyncio.get_running_loop()
         if (pool := self._by_loop.get(loop)) is not None:
@@ -226,6 +251,7 @@ class AsyncPool:
                     kwargs=CONNECTION,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
+                    reconnect_timeout=ASK_AGAIN,
                     open=False,
                 )
                 self._by_loop[loop] = pool

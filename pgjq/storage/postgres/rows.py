@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OPTIONS = {field.name for field in fields(JobOptions)}
+# The columns of the view `jobs`, in their order.
+_JOBS = [
+    "seq",
+    "queue_id",
+    "queue",
+    "id",
+    "state",
+    "created_at",
+    "attempts",
+    "max_attempts",
+    "priority",
+    "run_at",
+    "started_at",
+    "finished_at",
+    "locked_until",
+    "worker",
+    "lease",
+    "stalled",
+    "singleton_key",
+    "result",
+    "error",
+]
 
 
 def claimed(queue: str, row: Sequence[Any]) -> Claimed:
     """Read a row of claim.sql."""
-    (
-        queue_id,
-        seq,
-        lease,
-        job_id,
-        payload,
-        attempts,
-        max_attempts,
-        created_at,
-        lease_s,
-        expire_s,
-        checkpoint,
-        opts,
-        _,
-    ) = row
+    queue_id, seq, lease, job_id, *told, options, _ = row
     return Claimed(
-        Lease(queue, job_id, lease, (queue_id, seq)),
-        payload,
-        attempts,
-        max_attempts,
-        created_at,
-        lease_s,
-        expire_s,
-        checkpoint,
-        job_options(opts) if opts else PLAIN,
+        Lease(queue, job_id, lease, (queue_id, seq)), *told, options=job_options(options) if options else PLAIN
     )
 
 
@@ -60,29 +60,10 @@ def reaped(row: Sequence[Any]) -> Reaped:
 
 def job_status(row: Sequence[Any]) -> JobStatus:
     """Read a row of the view `jobs`; its result stays bytes."""
-    (_, _, queue, job_id, state, created_at, attempts, max_attempts, priority, run_at, started_at, finished_at) = row[
-        :12
-    ]
-    locked_until, worker, lease, stalled, singleton_key, result, error = row[12:]
-    return JobStatus(
-        id=job_id,
-        queue=queue,
-        state=state,
-        created_at=created_at,
-        attempts=attempts,
-        max_attempts=max_attempts,
-        result=result,
-        error=read_error(error),
-        priority=priority,
-        run_at=run_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        locked_until=locked_until,
-        worker=worker,
-        lease=lease,
-        stalled=stalled,
-        singleton_key=singleton_key,
-    )
+    told: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
+    del told["seq"], told["queue_id"]
+    told["error"] = read_error(told["error"])
+    return JobStatus(**told)
 
 
 def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
