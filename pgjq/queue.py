@@ -23,7 +23,7 @@ from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
 from pgjq.worker.service import OwnLoop, Runnable, Service, check_one_storage
-from pgjq.worker.shutdown import until_signalled, wait_until_signalled
+from pgjq.worker.shutdown import Asked, AsyncAsked
 from pgjq.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -162,9 +162,10 @@ class AsyncQueue(QueueBase):
 
     async def run(self) -> None:
         """Consume until SIGTERM or SIGINT."""
+        asked = AsyncAsked()
         await self.start()
         try:
-            await until_signalled()
+            await asked.wait()
         finally:
             await self.stop()
 
@@ -243,9 +244,10 @@ class Worker(Runnable):
     def _be_one_process(self, grace: Callable[[], float | None]) -> None:
         """Be one of several processes, under a name of its own."""
         service = Service(self.queues, _worker_id(), self.concurrency, self.lease_policy, self.grace)
+        asked = Asked()
         running = OwnLoop(service)
         try:
-            wait_until_signalled()
+            asked.wait()
         finally:
             running.stop(grace())
 

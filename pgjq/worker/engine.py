@@ -229,6 +229,8 @@ class Engine:
         run.signal.abort(reason)
         if reason == CANCELLED and run.end():
             self._settler.put_from_thread(run, Cancelled())
+        elif reason == EXPIRED and not run.started and run.end():
+            self._settler.put_from_thread(run, Released())
         elif reason == EXPIRED and run.end():
             self._logger.warning(
                 "attempt expired", extra={"queue": run.claimed.lease.queue, "id": run.claimed.lease.id}

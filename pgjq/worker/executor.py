@@ -117,6 +117,7 @@ class Executor:
             if run.is_over():
                 self._finish(run, Released(), on_loop=True)
             elif run.consumer.style == "coroutine":
+                run.start()
                 self._tasks[run] = self._loop.create_task(self._await(run), context=self._context.copy())
             else:
                 self._handed += not self._alone
@@ -159,6 +160,7 @@ class Executor:
                 self._loop.call_soon_threadsafe(self._returned)
 
     def _take(self, run: Run) -> Outcome:
+        run.start()
         self._busy.add(run)
         began = time.perf_counter()
         outcome = self._context.copy().run(self._run, run)

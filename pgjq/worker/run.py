@@ -41,6 +41,7 @@ class Run:
         "in_transaction",
         "next_beat",
         "signal",
+        "started",
         "trusted_until",
         "worker",
     )
@@ -65,7 +66,9 @@ class Run:
         self.ended = False
         self.beat = beat
         self.next_beat = sent + beat if beat is not None else None
-        self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds
+        # Half of it may go by before the run starts; a run that waits longer is given back, and costs no attempt.
+        self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
+        self.started = False
         self.trusted_until: float | None = None
         self.renewed(sent)
 
@@ -75,6 +78,12 @@ class Run:
         self.trusted_until = None if lease is None else sent + lease * (1 - MARGIN)
         if self.beat is not None:
             self.next_beat = sent + self.beat
+
+    def start(self) -> None:
+        """Take note that the handler is about to be called."""
+        self.started = True
+        if self.expires is not None and self.claimed.expire_seconds is not None:
+            self.expires += self.claimed.expire_seconds / 2
 
     def is_over(self) -> bool:
         """Tell whether this run is not worth starting: it has been ended, or its lease is not to be trusted."""

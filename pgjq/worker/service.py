@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pgjq.errors import ValidationError
 from pgjq.options import seconds
 from pgjq.worker.engine import Engine
-from pgjq.worker.shutdown import wait_until_signalled
+from pgjq.worker.shutdown import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -99,9 +99,10 @@ class Runnable(ABC):
 
     def run(self) -> None:
         """Consume until SIGTERM or SIGINT."""
+        asked = Asked()
         self.start()
         try:
-            wait_until_signalled()
+            asked.wait()
         finally:
             self.stop()
 

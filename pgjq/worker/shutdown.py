@@ -6,35 +6,41 @@ import asyncio
 import os
 import signal
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-async def until_signalled() -> None:
-    """Wait for SIGTERM or SIGINT on the main thread's event loop."""
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    with _handlers(lambda: loop.call_soon_threadsafe(asked.set)):
-        await asked.wait()
+class Asked:
+    """Whether this process was asked to end. Made before anything is started, so that no signal finds it unprepared."""
 
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        _on_signal(self._event.set)
 
-def wait_until_signalled() -> None:
-    """Block the main thread until SIGTERM or SIGINT."""
-    asked = threading.Event()
-    with _handlers(asked.set):
+    def wait(self) -> None:
+        """Block the main thread until SIGTERM or SIGINT."""
         # Python runs signal handlers between two waits, not within a wait that has no end.
-        while not asked.wait(0.5):
+        while not self._event.wait(0.5):
             pass
 
 
-@contextmanager
-def _handlers(ask: Callable[[], Any]) -> Generator[None]:
-    """Take the signals for as long as somebody waits for them, and for the shutdown that follows."""
+class AsyncAsked:
+    """The same, for the main thread's event loop."""
+
+    def __init__(self) -> None:
+        loop, self._event = asyncio.get_running_loop(), asyncio.Event()
+        _on_signal(lambda: loop.call_soon_threadsafe(self._event.set))
+
+    async def wait(self) -> None:
+        """Wait until SIGTERM or SIGINT."""
+        await self._event.wait()
+
+
+def _on_signal(ask: Callable[[], Any]) -> None:
     asked = False
 
     def handle(number: int, _frame: object) -> None:
@@ -46,4 +52,3 @@ def _handlers(ask: Callable[[], Any]) -> Generator[None]:
 
     for number in SIGNALS:
         signal.signal(number, handle)
-    yield
