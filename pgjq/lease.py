@@ -35,23 +35,21 @@ class LeasePolicy:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work together, and say which."""
-        if self.lease is not None:
-            seconds("lease", self.lease, above=0)
-        if self.heartbeat is not None:
-            self._check_heartbeat(seconds("heartbeat", self.heartbeat, above=0))
-        if self.expire is not None:
-            seconds("expire", self.expire, above=0)
-        seconds("stale_age", self.stale_age, at_least=0)
-        seconds("reap_interval", self.reap_interval, at_least=0)
+        for name in ("lease", "heartbeat", "expire"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, seconds(name, getattr(self, name), above=0))
+        for name in ("stale_age", "reap_interval"):
+            object.__setattr__(self, name, seconds(name, getattr(self, name), at_least=0))
+        self._check_heartbeat()
         if self.max_stalled is not None:
             whole("max_stalled", self.max_stalled, 0)
         if self.reap_exhausted not in ("fail", "requeue"):
             raise ValidationError(f'reap_exhausted must be "fail" or "requeue", not {self.reap_exhausted!r}')
 
-    def _check_heartbeat(self, heartbeat: float) -> None:
-        if self.lease is not None and heartbeat > self.lease / 2:
+    def _check_heartbeat(self) -> None:
+        if self.lease is not None and self.heartbeat is not None and self.heartbeat > self.lease / 2:
             raise ValidationError(
-                f"heartbeat={heartbeat:g} is more than half of lease={self.lease:g}: "
+                f"heartbeat={self.heartbeat:g} is more than half of lease={self.lease:g}: "
                 "one late renewal would lose the job; use a third of the lease"
             )
 

@@ -22,7 +22,7 @@ from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
-from pgjq.worker.service import OwnLoop, Runnable, Service, check_one_storage
+from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage
 from pgjq.worker.shutdown import Asked, AsyncAsked
 from pgjq.worker.supervisor import Supervisor
 
@@ -154,8 +154,9 @@ class AsyncQueue(QueueBase):
         """Begin to consume, on this event loop; without a handler, do nothing."""
         await self._serving().start()
 
-    async def stop(self, grace: float | None = None) -> None:
+    async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        grace = check_grace(grace)
         service, self._service = self._service, None
         if service is not None:
             await service.stop(grace)
@@ -196,8 +197,9 @@ class Queue(QueueBase, Runnable):
         service = self._serving()
         self._running = OwnLoop(service)
 
-    def stop(self, grace: float | None = None) -> None:
+    def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        grace = check_grace(grace)
         running, self._running, self._service = self._running, None, None
         if running is not None:
             running.stop(grace)
@@ -235,11 +237,12 @@ class Worker(Runnable):
             worker_id = self.queues[0].worker_id
             self._running = OwnLoop(Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace))
 
-    def stop(self, grace: float | None = None) -> None:
+    def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        grace = check_grace(grace)
         running, self._running = self._running, None
         if running is not None:
-            running.stop(None if grace is None else seconds("grace", grace, at_least=0))
+            running.stop(grace)
 
     def _be_one_process(self, grace: Callable[[], float | None]) -> None:
         """Be one of several processes, under a name of its own."""

@@ -473,11 +473,19 @@ class MemoryOperations:
         """See `Operations`."""
         with self._opened() as storage:
             now = storage.clock()
-            due = (r for r in storage.records.values() if r.state != "processing" and r.prune_at is not None)
-            doomed = [r for r in due if r.prune_at is not None and r.prune_at <= now][:limit]
+            doomed = [r for r in storage.records.values() if self._is_prunable(r, now)][:limit]
             for record in doomed:
                 storage.forget(record)
             return len(doomed)
+
+    def _is_prunable(self, record: _Record, now: datetime) -> bool:
+        """A record stays as long as its result can be read, unless its id is free all the same."""
+        if record.state == "processing" or record.prune_at is None or record.prune_at > now:
+            return False
+        readable = record.expires_at is not None and record.expires_at > now
+        return (
+            record.state == "cancelled" or not readable or self._storage.current(record.queue, record.id) is not record
+        )
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """Refuse: there is only this process."""

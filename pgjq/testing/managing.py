@@ -211,7 +211,7 @@ class Managing(Cases):
     @case
     async def test_records_are_pruned_when_their_time_has_passed(self, bench: Bench) -> None:
         await bench.complete("default")
-        await bench.complete("short", delete_after_seconds=10)
+        await bench.complete("short", delete_after_seconds=10, result_ttl=10)
         await bench.complete("kept", delete_after_seconds=0)
         assert await bench.ops.prune() == 0
         bench.clock.advance(10)
@@ -222,6 +222,15 @@ class Managing(Cases):
         bench.clock.advance(1000 * 86400)
         assert await bench.ops.prune() == 0
         assert set(await bench.ops.get(QUEUE, ["default", "short", "kept"])) == {"kept"}
+
+    @case
+    async def test_a_record_stays_as_long_as_its_result_can_be_read(self, bench: Bench) -> None:
+        await bench.complete("a", delete_after_seconds=1, result_ttl=10)
+        bench.clock.advance(9)
+        assert await bench.ops.prune() == 0
+        assert (await bench.enqueue("a")).status == "completed"
+        bench.clock.advance(1)
+        assert await bench.ops.prune() == 1
 
     @case
     async def test_jobs_that_wait_too_long_are_pruned_but_not_while_they_run(self, bench: Bench) -> None:
@@ -238,7 +247,7 @@ class Managing(Cases):
     @case
     async def test_pruning_is_done_in_batches_and_frees_the_id(self, bench: Bench) -> None:
         for n in range(5):
-            await bench.complete(str(n), delete_after_seconds=1, result_ttl=100)
+            await bench.complete(str(n), delete_after_seconds=1, result_ttl=1)
         bench.clock.advance(1)
         assert [await bench.ops.prune(limit=2) for _ in range(4)] == [2, 2, 1, 0]
         assert (await bench.enqueue("0")).status == "queued"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import JobFailedError, MaxRetriesError, StorageError, TimeoutError
+from pgjq.errors import JobFailedError, MaxRetriesError, TimeoutError
 from pgjq.job import Event
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, decide
 from pgjq.storage.base import Settled
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 # Long enough to cost nothing; a sleeper is woken, or looks for itself, long before.
 ASLEEP = 3600.0
+
+# A claim of more than this is hardly cheaper for each of its jobs, and the handlers would run dry while they wait for
+# it: better that a claim, the handlers and a settle are all at work at the same time.
+CLAIM = 500
 
 
 class Engine:
@@ -71,6 +75,7 @@ class Engine:
             threads=any(c.style != "coroutine" for c in consumers),
             coroutines=any(c.style == "coroutine" for c in consumers),
             ended=self._ended,
+            freed=self._room.set,
         )
         self._settler = Settler(
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
@@ -140,7 +145,7 @@ class Engine:
                 if not await self._claim():
                     await self._sleep()
                 pause = BACKOFF
-            except StorageError as error:
+            except Exception as error:  # noqa: BLE001  (a claimer that dies would leave an idle worker behind)
                 self._reporter("claiming")(error)
                 await self._stopped_within(pause)
                 pause = min(pause * 2, LONGEST_BACKOFF)
@@ -168,9 +173,9 @@ class Engine:
     async def _wait_for_room(self) -> int:
         while not self._stopping.is_set():
             ahead = self._executor.ahead if self._policy.heartbeat is not None else 0
-            room = self._executor.concurrency + ahead - len(self._hands)
+            room = self._executor.concurrency + ahead - len(self._hands) - self._executor.stuck
             if room > ahead // 2:
-                return room
+                return min(room, CLAIM)
             self._room.clear()
             await self._room.wait()
         return 0
@@ -194,9 +199,12 @@ class Engine:
             return
 
     def _beat(self, job: Claimed) -> float | None:
-        """How often to renew a job's lease: its own `heartbeat_seconds` twice, else as the policy says."""
+        """How often to beat for a job: its own `heartbeat_seconds` twice, else as the policy says.
+
+        Without a lease there is nothing to renew, but a wish to cancel to be heard of.
+        """
         own = job.options.heartbeat_seconds
-        return own / 2 if own is not None else self._policy.heartbeat if job.lease_seconds is not None else None
+        return own / 2 if own is not None else self._policy.heartbeat
 
     def _nothing_runs(self) -> bool:
         return self._executor.running == 0 and self._executor.waiting == 0

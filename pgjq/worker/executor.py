@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pgjq.errors import ValidationError
 from pgjq.outcome import Completed, Failed, Outcome, Released, decide, describe
 from pgjq.worker.run import AsyncJob, Job, Run
+from pgjq.worker.signal import SHUTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Operations, Storage
 
 HORIZON = 0.1
-MOST_AHEAD = 500
+MOST_AHEAD = 1500
 SMOOTHING = 0.05
 
 
@@ -41,10 +42,12 @@ class Executor:
         threads: bool,
         coroutines: bool,
         ended: Callable[[Run, Outcome, bool], None],
+        freed: Callable[[], None],
     ) -> None:
         self.concurrency = concurrency
         self.duration: float | None = None
         self._ended = ended
+        self._freed = freed
         self._alone = not coroutines
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
@@ -66,6 +69,11 @@ class Executor:
     def running(self) -> int:
         """How many handlers are running."""
         return len(self._tasks) + len(self._busy)
+
+    @property
+    def stuck(self) -> int:
+        """How many threads hang in handlers whose runs are over, and have no room for others."""
+        return sum(run.ended for run in tuple(self._busy))
 
     @property
     def ahead(self) -> int:
@@ -130,32 +138,30 @@ class Executor:
     async def _await(self, run: Run) -> None:
         began = time.perf_counter()
         try:
-            outcome = await self._call(run)
-        except asyncio.CancelledError as error:
-            # Cancelled by the signal, the run is given back if nobody has ended it yet; else that is the handler's
-            # doing.
-            outcome = Released() if run.signal.aborted else self._decided(run, error)
+            job = AsyncJob(run, *_decoded(run), self._ops)
+        except Exception as error:  # noqa: BLE001
+            outcome = Failed(describe(error))
+        else:
+            try:
+                outcome = self._completed(run, await run.consumer.handler(job))
+            except asyncio.CancelledError as error:
+                # At shutdown the run is given back; a lost lease costs the attempt, if the storage still listens.
+                outcome = Released() if run.signal.reason == SHUTDOWN else self._decided(run, error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001
+                outcome = self._decided(run, error)
         self._tasks.pop(run, None)
         self._measure(time.perf_counter() - began)
         self._finish(run, outcome, on_loop=True)
         self._fill()
 
-    async def _call(self, run: Run) -> Outcome:
-        try:
-            job = AsyncJob(run, *_decoded(run), self._ops)
-        except Exception as error:  # noqa: BLE001
-            return Failed(describe(error))
-        try:
-            result = await run.consumer.handler(job)
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            return self._decided(run, error)
-        return self._completed(run, result)
-
     def _serve(self) -> None:
         """Run plain functions, one after the other."""
         while (run := self._inbox.get()) is not None:
             # What waited until its lease was lost is somebody else's; it is given back, should it still be ours.
-            self._finish(run, Released() if run.is_over() else self._take(run), on_loop=False)
+            over = run.is_over()
+            stuck = not self._finish(run, Released() if over else self._take(run), on_loop=False)
+            if stuck and not over:
+                self._loop.call_soon_threadsafe(self._freed)
             if not self._alone:
                 self._loop.call_soon_threadsafe(self._returned)
 
@@ -198,9 +204,11 @@ class Executor:
             chance=random.random(),  # noqa: S311
         )
 
-    def _finish(self, run: Run, outcome: Outcome, *, on_loop: bool) -> None:
-        if run.end():
-            self._ended(run, outcome, on_loop)
+    def _finish(self, run: Run, outcome: Outcome, *, on_loop: bool) -> bool:
+        if not run.end():
+            return False
+        self._ended(run, outcome, on_loop)
+        return True
 
     def _measure(self, seconds: float) -> None:
         """Keep a moving average of how long handlers take."""

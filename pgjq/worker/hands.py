@@ -6,7 +6,7 @@ The loop adds and removes; the heartbeat's thread reads. A dict under one lock, 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Hands:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[tuple[str, str, int], Run] = {}
+        self._runs: dict[tuple[Any, int], Run] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -36,15 +36,12 @@ class Hands:
             for lease in leases:
                 self._runs.pop(_name(lease), None)
 
-    def find(self, lease: Lease) -> Run | None:
-        """Find the run of a lease."""
-        return self._runs.get(_name(lease))
-
     def all(self) -> list[Run]:
         """List them."""
         with self._lock:
             return list(self._runs.values())
 
 
-def _name(lease: Lease) -> tuple[str, str, int]:
-    return lease.queue, lease.id, lease.number
+def _name(lease: Lease) -> tuple[Any, int]:
+    """Not by the job's id: that may mean another job by now, whose leases count from one again."""
+    return lease.key, lease.number

@@ -140,4 +140,7 @@ def _next_beat(run: Run) -> float:
 def _deadline(run: Run) -> float:
     if run.ended or run.signal.aborted:
         return inf
-    return min(inf if moment is None else moment for moment in (run.trusted_until, run.expires))
+    trusted, expires = run.trusted_until, run.expires
+    if trusted is None:
+        return inf if expires is None else expires
+    return trusted if expires is None or trusted < expires else expires

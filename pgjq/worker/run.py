@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed, Outcome
-from pgjq.worker.signal import LEASE_LOST, Signal
+from pgjq.worker.signal import CANCELLED, LEASE_LOST, Signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -125,6 +125,8 @@ class _Held:
         if pulse.lost:
             raise self._lost()
         self._run.renewed(sent)
+        if pulse.cancel_requested:
+            self.signal.abort(CANCELLED)
 
     async def _keep(self, value: Any) -> None:
         data = self._run.consumer.payload_serde.serialize(value)

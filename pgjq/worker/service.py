@@ -14,6 +14,7 @@ from pgjq.worker.shutdown import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
+    from datetime import timedelta
 
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
@@ -57,7 +58,7 @@ class Service:
         """Stop consuming."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.stop(self._grace if grace is None else seconds("grace", grace, at_least=0))
+            await engine.stop(self._grace if grace is None else grace)
 
     async def close(self) -> None:
         """Close what the storage holds on this loop."""
@@ -94,7 +95,7 @@ class Runnable(ABC):
         """Begin to consume."""
 
     @abstractmethod
-    def stop(self, grace: float | None = None) -> None:
+    def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming."""
 
     def run(self) -> None:
@@ -112,6 +113,11 @@ class Runnable(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+
+def check_grace(grace: float | timedelta | None) -> float | None:
+    """Return the grace in seconds; None is the one that a queue or worker was made with."""
+    return None if grace is None else seconds("grace", grace, at_least=0)
 
 
 def check_one_storage(queues: Sequence[QueueBase]) -> None:

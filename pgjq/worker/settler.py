@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LINGER = 0.002
 BATCH = 500
+TRIES = 3
 
 
 class Settler:
@@ -47,14 +48,11 @@ class Settler:
         self._loop = asyncio.get_running_loop()
         self._kicked = False
         self._work = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._task = self._loop.create_task(self._run(), name="pgjq settler")
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Hand an outcome in, on the loop."""
         self._waiting.append((run, outcome))
-        self._idle.clear()
         self._work.set()
 
     def put_from_thread(self, run: Run, outcome: Outcome) -> None:
@@ -66,12 +64,7 @@ class Settler:
 
     def _kick(self) -> None:
         self._kicked = False
-        self._idle.clear()
         self._work.set()
-
-    async def drained(self) -> None:
-        """Wait until everything that was put in has been taken or refused."""
-        await self._idle.wait()
 
     async def stop(self) -> None:
         """End; what has not been taken by now stays with its lease."""
@@ -89,8 +82,6 @@ class Settler:
                 self._work.set()
             if batch:
                 await self._offer(batch)
-            if not self._waiting:
-                self._idle.set()
 
     async def _offer(self, batch: list[tuple[Run, Outcome]]) -> None:
         pause = BACKOFF
@@ -105,22 +96,36 @@ class Settler:
                 pause = min(pause * 2, LONGEST_BACKOFF)
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
                 self._report(error)
-                await self._offer_apart(batch, error)
-                return
+                return await self._offer_apart(batch)
         for (run, outcome), answer in zip(batch, answers, strict=True):
+            self._answer(run, outcome, answer)
+        return None
+
+    async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
+        """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
+        for run, outcome in batch:
+            await self._insist(run, outcome)
+
+    async def _insist(self, run: Run, outcome: Outcome) -> None:
+        """Offer an outcome until it is taken or refused. One that cannot be stored after all fails its job instead."""
+        pause, tries = BACKOFF, 0
+        while True:
             try:
-                self._settled(run, outcome, answer)
+                (answer,) = await self._ops.settle([Settlement(run.claimed.lease, outcome)])
+            except StorageUnavailableError as error:
+                self._report(error)
             except Exception as error:  # noqa: BLE001
                 self._report(error)
+                tries += 1
+                if tries == TRIES:
+                    outcome = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
+            else:
+                return self._answer(run, outcome, answer)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_BACKOFF)
 
-    async def _offer_apart(self, batch: list[tuple[Run, Outcome]], error: Exception) -> None:
-        """Find the outcome that the storage cannot take, so that the others are not held up; it fails its job."""
-        if len(batch) > 1:
-            middle = len(batch) // 2
-            await self._offer(batch[:middle])
-            await self._offer(batch[middle:])
-            return
-        await asyncio.sleep(BACKOFF)
-        ((run, outcome),) = batch
-        unstorable = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
-        await self._offer([(run, outcome if outcome == unstorable else unstorable)])
+    def _answer(self, run: Run, outcome: Outcome, answer: Settled) -> None:
+        try:
+            self._settled(run, outcome, answer)
+        except Exception as error:  # noqa: BLE001
+            self._report(error)

@@ -37,7 +37,8 @@ $$;
 --
 -- Finishing moves a job from `job` to `done` in one commit. This reads `job` first and `done` in a later snapshot, so
 -- it sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it.
--- Rivals who want to free the same id queue up on the lock of its `body` row, and all but one find it superseded.
+-- Rivals who want to free the same id queue up on the lock of its `done` row, and all but one find it superseded; so
+-- does a `retry` that comes too late. `done` is locked before `body` here, as it is by delete and prune.
 create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boolean)
 returns table (status text, state smallint, result bytea)
 language plpgsql volatile
@@ -67,10 +68,10 @@ begin
                 return query select 'duplicate', ended.state, null::bytea;
                 return;
             end if;
-            update pgjq.body as b set superseded = true
-            where b.seq = holder and b.queue_id = in_queue and not b.superseded;
+            update pgjq.done as d set superseded = true
+            where d.seq = holder and d.queue_id = in_queue and not d.superseded;
             if found then
-                update pgjq.done as d set superseded = true where d.seq = holder and d.queue_id = in_queue;
+                update pgjq.body as b set superseded = true where b.seq = holder and b.queue_id = in_queue;
                 return;
             end if;
         end if;

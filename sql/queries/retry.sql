@@ -1,14 +1,24 @@
 -- Retry: put a failed or cancelled job back in its own place, with all its attempts.
 --
 -- The lease goes on from where it was: a worker of an earlier life that wakes up late still holds an old number.
+-- An id that is enqueued again at this moment is not put back as well: that marks the record as superseded, under the
+-- lock that this waits for.
+--
 -- Index: body_id, then the primary key of done.
 with revived as (
     delete from pgjq.done as d
     using pgjq.body as b, pgjq.queue as q
     where
         q.name = :queue and b.queue_id = q.id and b.id = :id and not b.superseded
-        and d.seq = b.seq and d.queue_id = b.queue_id and d.state in (4, 5)
+        and d.seq = b.seq and d.queue_id = b.queue_id and d.state in (4, 5) and not d.superseded
     returning d.*, q.name as queue, b.id
+),
+
+forgiven as (
+    update pgjq.progress as p
+    set error = null
+    from revived as r
+    where p.seq = r.seq and p.queue_id = r.queue_id
 ),
 
 born as (

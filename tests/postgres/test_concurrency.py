@@ -9,10 +9,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import psycopg
+
 import pgjq
 from pgjq import AsyncClient, Client, LeasePolicy, PostgresStorage
 from pgjq.blocking import drive
-from pgjq.outcome import Completed
+from pgjq.outcome import Completed, Failed, Released
 from pgjq.storage.base import Settlement
 
 
@@ -118,8 +120,6 @@ def test_eight_processes_claim_every_job_once(database: str, postgres: PostgresS
 
 
 def test_jobs_enqueued_in_one_transaction_keep_their_order(database: str, postgres: PostgresStorage) -> None:
-    import psycopg
-
     client = Client(postgres)
     with psycopg.connect(database) as connection:
         for n in (3, 1, 2):
@@ -127,3 +127,43 @@ def test_jobs_enqueued_in_one_transaction_keep_their_order(database: str, postgr
         assert client.get_queue_stats("q").total == 0
     jobs = drive(postgres.operations("blocking").claim(["q"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
     assert [job.lease.id for job in jobs] == ["3", "1", "2"]
+
+
+def waits_for_a_lock(conninfo: str) -> bool:
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        found = connection.execute(
+            "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        ).fetchall()
+    return bool(found)
+
+
+def test_a_retry_that_races_with_enqueueing_the_id_again_does_not_run_both(
+    database: str, postgres: PostgresStorage
+) -> None:
+    client, ops = Client(postgres), postgres.operations("blocking")
+    client.enqueue("q", "a", "old")
+    (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Failed(pgjq.JobError("E", "boom")))]))
+    with psycopg.connect(database) as caller, ThreadPoolExecutor(1) as pool:
+        assert client.enqueue("q", "a", "new", connection=caller).status == "queued"
+        retrying = pool.submit(client.retry, "q", "a")
+        while not waits_for_a_lock(database):
+            pass
+        caller.commit()
+        assert retrying.result().state == "queued"
+    jobs = drive(ops.claim(["q"], worker="w", limit=9, policy=LeasePolicy()))
+    assert [job.payload for job in jobs] == [b'"new"']
+
+
+def test_giving_a_job_back_while_it_is_asked_to_end_ends_it(database: str, postgres: PostgresStorage) -> None:
+    client, ops = Client(postgres), postgres.operations("blocking")
+    client.enqueue("q", "a", 1)
+    (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
+    with psycopg.connect(database) as rival, ThreadPoolExecutor(1) as pool:
+        rival.execute("update pgjq.job set cancel_requested = true")
+        settling = pool.submit(lambda: drive(ops.settle([Settlement(job.lease, Released())])))
+        while not waits_for_a_lock(database):
+            pass
+        rival.commit()
+        assert settling.result()[0].state == "cancelled"
+    assert client.get_status("q", "a").state == "cancelled"  # type: ignore[union-attr]

@@ -437,3 +437,29 @@ def test_a_queue_can_be_started_again_after_a_stop(storage: Storage) -> None:
         with queue:
             heard.wait(n)
     assert queue.get_result("2") == {"got": 2}
+
+
+def test_an_attempt_whose_lease_ran_out_counts(storage: Storage) -> None:
+    """Without heartbeats a slow coroutine loses its lease each time; it must not go on for ever."""
+
+    async def slow(_job: AsyncJob) -> None:
+        await asyncio.sleep(60)
+
+    policy = LeasePolicy(lease=0.3, heartbeat=None, reap_interval=0.1)
+    queue = Queue("q", storage=storage, lease_policy=policy)
+    queue.execute(slow)
+    queue.enqueue("job", None, max_attempts=2)
+    with queue:
+        while queue.get_status("job").state != "failed":  # type: ignore[union-attr]
+            pass
+    assert queue.get_status("job").attempts == 2  # type: ignore[union-attr]
+
+
+def test_a_stop_that_is_refused_can_be_made_again(storage: Storage) -> None:
+    queue = Queue("q", storage=storage)
+    queue.execute(plain)
+    queue.start()
+    with pytest.raises(ValidationError, match="grace"):
+        queue.stop(grace=-1)
+    queue.stop(grace=0)
+    assert "pgjq worker" not in {thread.name for thread in threading.enumerate()}

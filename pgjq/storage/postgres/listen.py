@@ -80,10 +80,11 @@ class Listener:
                 raise StorageError(message)
             if box.closed:
                 return  # Whoever wanted this has gone in the meantime.
-            self._wants.setdefault(topic, []).append(box)
-            if self._connection is None:
+            if self._thread is None:
                 self._start()
-            elif topic not in self._present:
+            self._wants.setdefault(topic, []).append(box)
+            # Without a connection, the thread is about to make one and takes every topic up then.
+            if self._connection is not None and topic not in self._present:
                 self._take_up(self._connection, topic)
 
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
@@ -122,9 +123,8 @@ class Listener:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
         with translated():
             self._connect()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
-            self._thread.start()
+        self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
+        self._thread.start()
 
     def _connect(self) -> None:
         connection = psycopg.connect(self._conninfo, **ALIVE)

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.leader import Offices
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
-    from pgjq.storage.postgres.session import Rows
+    from pgjq.storage.postgres.session import Rows, Session
 
 R = TypeVar("R")
 
 TRIES = 5
+AGAIN = (Failing, Released, Snoozed)
 WORKER_LAPSES = 60.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
@@ -70,7 +71,7 @@ class PostgresOperations:
         if connection is None:
             for _ in range(TRIES):
                 try:
-                    async with self._pool.session() as session:
+                    async with self._session() as session:
                         return await enqueue(session, queue, jobs, made_ids=made_ids)
                 except StorageError as error:
                     if not isinstance(error.__cause__, TRANSIENT):
@@ -103,6 +104,15 @@ class PostgresOperations:
         """See `Operations`."""
         if not settlements:
             return []
+        states = await self._settle(settlements)
+        # A wish to cancel that was committed while the statement ran turns a job that was to be given back into one
+        # that is to be ended, and neither part of the statement takes it. It is there now: the second time one does.
+        missed = [s for s in settlements if isinstance(s.outcome, AGAIN) and _fence(s.lease) not in states]
+        if missed:
+            states |= await self._settle(missed)
+        return [Settled(s.lease, states.get(_fence(s.lease))) for s in settlements]
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> dict[tuple[int, int], Any]:
         ordered = sorted(settlements, key=lambda s: s.lease.key)
         columns = [_settle_row(s.outcome) for s in ordered]
         params = _lease_params([s.lease for s in ordered]) | {
@@ -112,8 +122,7 @@ class PostgresOperations:
             "delays": literals.numbers(c[3] for c in columns),
         }
         found = await self._fetch("settle", params)
-        states = {(seq, lease): rows.state_name(state) for seq, lease, state, *_ in found}
-        return [Settled(s.lease, states.get(_fence(s.lease))) for s in settlements]
+        return {(seq, lease): rows.state_name(state) for seq, lease, state, *_ in found}
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """See `Operations`."""
@@ -295,9 +304,15 @@ class PostgresOperations:
         return await self._fetch_once(name, params or {})
 
     async def _fetch_once(self, name: str, params: dict[str, Any]) -> Rows:
+        async with self._session() as session:
+            return await session.fetch(name, params)
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncGenerator[Session]:
+        """Borrow a connection; one whose server was demoted or is going takes the whole pool along."""
         try:
             async with self._pool.session() as session:
-                return await session.fetch(name, params)
+                yield session
         except StorageUnavailableError as error:
             if isinstance(error.__cause__, GONE):
                 self._pool.drop()

@@ -31,8 +31,15 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-# Autocommit, because an operation is one statement.
-CONNECTION: dict[str, Any] = {"autocommit": True, "application_name": "pgjq"}
+# Autocommit, because an operation is one statement. A host that vanished is noticed within half a minute.
+CONNECTION: dict[str, Any] = {
+    "autocommit": True,
+    "application_name": "pgjq",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 # The one statement that is made for each job and has no tables to plan for: it is prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
 PREPARED = frozenset({"enqueue_job"})
