@@ -7,20 +7,25 @@
 
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
-language sql volatile
+language plpgsql volatile
 as $$
-    select pg_notify('pgjq.wake', $1)
-    where not (
+begin
+    if not (
         pg_try_advisory_lock(hashtext('pgjq.wake'), hashtext($1))
         and pg_advisory_unlock(hashtext('pgjq.wake'), hashtext($1))
-    )
+    ) then
+        perform pg_notify('pgjq.wake', $1);
+    end if;
+end
 $$;
 
 -- Does anybody subscribe to events?
 create function pgjq.watched() returns boolean
-language sql volatile
+language plpgsql volatile
 as $$
-    select not (pg_try_advisory_lock(hashtext('pgjq.events'), 0) and pg_advisory_unlock(hashtext('pgjq.events'), 0))
+begin
+    return not (pg_try_advisory_lock(hashtext('pgjq.events'), 0) and pg_advisory_unlock(hashtext('pgjq.events'), 0));
+end
 $$;
 
 -- One event as it goes over the wire: small, because a notice holds 8,000 bytes; who wants the result reads it.

@@ -6,6 +6,7 @@ deduplication and is copied straight into the tables; the numbers that give the 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -55,7 +56,7 @@ async def _call_for_one(session: Session, queue: str, job: Submission) -> bool:
         "queue": queue,
         "id": job.id,
         "payload": f"\\x{job.payload.hex()}",
-        "settings": json.dumps(_spoken(job.settings)),
+        "settings": _written(job.settings),
     }
     return (await session.fetch("enqueue_job", params))[0][0]
 
@@ -160,6 +161,12 @@ def _spoken(settings: Settings) -> dict[str, Any]:
         "options": settings.options.set_values() or None,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+@functools.lru_cache(maxsize=1024)
+def _written(settings: Settings) -> str:
+    """Write settings as text; callers who enqueue one job at a time mostly bring the same ones."""
+    return json.dumps(_spoken(settings))
 
 
 def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
