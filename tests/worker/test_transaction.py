@@ -34,7 +34,7 @@ LOCK = 4711
 NOTE = "insert into effect (id, lease) values (%s, %s)"
 ALCHEMY_NOTE = text("insert into effect (id, lease) values (:id, :lease)")
 # A settlement is recognised by what no other statement of a handler's transaction says.
-SETTLE = b"insert into pgjq.done"
+SETTLE = b"pgjq.settle"
 WRITE = b"into effect"
 
 

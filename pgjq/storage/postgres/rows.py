@@ -39,11 +39,24 @@ _JOBS = [
 ]
 
 
-def claimed(queue: str, row: Sequence[Any]) -> Claimed:
-    """Read a row of claim.sql."""
-    queue_id, seq, lease, job_id, *told, options, _ = row
+def claimed(found: Sequence[Sequence[Any]], queues: Sequence[str]) -> list[Claimed]:
+    """Read the rows of claim.sql, in the order in which the jobs are to run."""
+    order = {queue: place for place, queue in enumerate(queues)}
+    return [_claimed(row) for row in sorted(found, key=lambda row: (order[row[0]], row[4], row[2]))]
+
+
+def _claimed(row: Sequence[Any]) -> Claimed:
+    queue, queue_id, seq, number, _, job_id, payload, attempts, most, created_at, lease, expire, checkpoint, own = row
     return Claimed(
-        Lease(queue, job_id, lease, (queue_id, seq)), *told, options=job_options(options) if options else PLAIN
+        Lease(queue, job_id, number, (queue_id, seq)),
+        payload,
+        attempts,
+        most,
+        created_at,
+        lease,
+        expire,
+        checkpoint,
+        job_options(own) if own else PLAIN,
     )
 
 
