@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pgjq.serde import Serde
     from pgjq.storage.base import Claimed, Reaped, Storage
     from pgjq.worker.handler import Consumer
+    from pgjq.worker.settler import Answered
 
 # Long enough to cost nothing; a sleeper is woken, or looks for itself, long before.
 ASLEEP = 3600.0
@@ -81,12 +82,19 @@ class Engine:
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
         )
         self._heartbeat = Heartbeat(
-            worker, self._hands, storage.reserved(), abort=self._abort, report=self._reporter("renewing leases")
+            worker,
+            self._hands,
+            storage.reserved(),
+            usual=policy.heartbeat,
+            abort=self._abort,
+            report=self._reporter("renewing leases"),
         )
         self._reaper = WorkerReaper(
             storage.reserved(), policy, logger, reaped=self._reaped, report=self._reporter("reaping")
         )
-        self._watch = Watch(self._hands, abort=self._abort, report=self._reporter("watching leases"))
+        self._watch = Watch(
+            self._hands, usual=policy.lease, abort=self._abort, report=self._reporter("watching leases")
+        )
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
@@ -215,22 +223,25 @@ class Engine:
         else:
             self._settler.put_from_thread(run, outcome)
 
-    def _settled(self, run: Run, outcome: Outcome, answer: Settled) -> None:
-        self._hands.let_go((run.claimed.lease,))
+    def _settled(self, answered: Answered) -> None:
+        self._hands.let_go(run for run, _, _ in answered)
         self._room.set()
-        if answer.state is None:
-            lease = run.claimed.lease
-            self._logger.warning(
-                "outcome refused: the lease is lost",
-                extra={"queue": lease.queue, "id": lease.id, "lease": lease.number},
-            )
-        else:
-            self._tell(run, answer.state, outcome)
+        for run, outcome, answer in answered:
+            if answer.state is None:
+                self._refused(run)
+            else:
+                self._tell(run, answer.state, outcome)
+
+    def _refused(self, run: Run) -> None:
+        lease = run.claimed.lease
+        self._logger.warning(
+            "outcome refused: the lease is lost", extra={"queue": lease.queue, "id": lease.id, "lease": lease.number}
+        )
 
     def _committed(self, run: Run, outcome: Outcome) -> None:
         """Take note of a run that its handler completed in its own transaction, on any thread."""
         answer = Settled(run.claimed.lease, "completed")
-        self._loop.call_soon_threadsafe(self._settled, run, outcome, answer)
+        self._loop.call_soon_threadsafe(self._settled, [(run, outcome, answer)])
 
     def _abort(self, run: Run, reason: str) -> None:
         """End a run from outside, on another thread; what is over is settled without its handler."""
