@@ -93,6 +93,8 @@ class JobStatus:
     lease: int = 0
     stalled: int = 0
     singleton_key: str | None = None
+    stalled_on: tuple[str, ...] = ()
+    """The workers that had it when it stalled, oldest first: a job that takes its workers down shows here."""
 
 
 @dataclass(frozen=True, slots=True)

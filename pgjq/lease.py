@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from pgjq.errors import ValidationError
+from pgjq.job import JobError
 from pgjq.options import seconds, whole
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from pgjq.job import Action
+    from pgjq.job import Action, Reason
 
 MINUTE: Final = 60.0
 LEAST_HEARTBEAT: Final = 10
@@ -128,6 +129,12 @@ class Stall:
     stalled: int
     max_stalled: int | None
     reap_exhausted: ReapExhausted
+
+
+def explain(reason: Reason, worker: str) -> JobError:
+    """Say why a job stalled, in the words of its record."""
+    what = "the attempt took too long" if reason == "expired" else "its worker went silent"
+    return JobError("Stalled", f"{what} (worker {worker})")
 
 
 def judge(stall: Stall) -> Action:
