@@ -119,6 +119,11 @@ class LeasePolicy:
             )
 
 
+def visible_for(timeout: float) -> LeasePolicy:
+    """Make the policy that `visibility_timeout` is short for."""
+    return LeasePolicy(lease=timeout, heartbeat=timeout / 3)
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """The facts about a job whose `locked_until` has passed."""

@@ -75,16 +75,19 @@ class Office:
         self._queries = queries
         self._role = role
         self._talking = threading.Lock()
+        self._leaving = False
         self._session: psycopg.Connection[Any] | None = None
 
     def elect(self, ttl: float) -> bool:
         """Take the office, or prove to hold it; after a proof that failed, stand again."""
         with self._talking:
-            return (self._session is not None and self._asks("leader_prove", ttl)) or self._stand(ttl)
+            self._leaving = False
+            return self._asks("leader_prove", ttl) or (not self._leaving and self._stand(ttl))
 
     def leave(self) -> None:
         """Leave the office, whatever the server says or does not say."""
         if not self._talking.acquire(blocking=False):
+            self._leaving = True
             self._hang_up()
             self._talking.acquire()
         try:
