@@ -53,8 +53,6 @@ def test_numbers_that_cannot_work_are_refused_by_name(values: dict[str, Any], me
 
 @running(deadline=None)
 @given(st.floats(0.01, 1000), st.floats(1.01, 100))
-def test_a_proof_is_trusted_beyond_the_next_one_but_shorter_than_the_lock_lasts(
-    interval: float, times: float
-) -> None:
+def test_a_proof_is_trusted_beyond_the_next_one_but_shorter_than_the_lock_lasts(interval: float, times: float) -> None:
     election = LeaderElection(lock_ttl=interval * times, renewal_interval=interval)
     assert election.renewal_interval < election.trusted < election.lock_ttl
