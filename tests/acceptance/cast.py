@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ from tests.worker.proxy import Proxy
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+    from pathlib import Path
 
     from pgjq import JobStatus
 
@@ -34,6 +36,7 @@ TABLE = """
     )
 """
 SAY = "insert into said (pid, what, id, told) values (%s, %s, %s, %s)"
+SURE = 0.005
 DURATIONS = ("lease", "heartbeat", "expire", "stale_age", "reap_interval")
 
 
@@ -154,6 +157,23 @@ def reaper(teller: Teller, conninfo: str, policy: dict[str, Any], election: dict
     one.run()
 
 
+def candidate(_teller: Teller, conninfo: str, election: dict[str, Any], path: str) -> None:
+    """Be a reaper that writes down, every few milliseconds, whether it leads, by the clock of the whole machine."""
+    one = Reaper(storage=PostgresStorage(conninfo), leader_election=LeaderElection(**election))
+    one.on("error", lambda _error: None)
+    threading.Thread(target=_sample, args=(one, path), daemon=True).start()
+    one.run()
+
+
+def _sample(one: Reaper, path: str) -> None:
+    book = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    while True:
+        before, leads, after = time.monotonic(), one.is_leader, time.monotonic()
+        if leads and after - before < SURE:  # Longer than that it may have been stopped in between.
+            os.write(book, f"{before} {os.getpid()}\n".encode())
+        time.sleep(SURE)
+
+
 def serve(role: str, direct: str, *arguments: Any) -> None:
     """Play a part. What it says goes to the server directly: the network between may be the one that is broken."""
     teller = Teller(direct)
@@ -162,7 +182,7 @@ def serve(role: str, direct: str, *arguments: Any) -> None:
     logger.addHandler(LogTeller(teller))
     logger.propagate = False
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
-    {"worker": worker, "reaper": reaper}[role](teller, *arguments)
+    {"worker": worker, "reaper": reaper, "candidate": candidate}[role](teller, *arguments)
 
 
 class Stage:
@@ -186,6 +206,10 @@ class Stage:
         """Start a reaper, and return its process id."""
         values = dataclasses.asdict(policy or LeasePolicy()), dataclasses.asdict(election or LeaderElection())
         return self._crew.fork("reaper", self.conninfo, self.conninfo, *values)
+
+    def candidate(self, election: LeaderElection, path: Path) -> int:
+        """Start a reaper that writes into a file when it leads, and return its process id."""
+        return self._crew.fork("candidate", self.conninfo, self.conninfo, dataclasses.asdict(election), str(path))
 
     def network(self) -> Proxy:
         """A way to the server that can be broken."""

@@ -7,7 +7,6 @@ little more than one. A worker is an ordinary one: a `Queue` with a handler, and
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -103,9 +102,8 @@ class Crew:
         return pid
 
     def kill(self, pid: int) -> None:
-        """End a worker without a word; it may have ended before."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        """End a worker without a word; it may have ended before, but its number is still its own."""
+        os.kill(pid, signal.SIGKILL)
         self.pids.discard(pid)
 
     def complaints(self) -> str:
@@ -136,12 +134,14 @@ def serve(conninfo: str, handler: str, name: str) -> None:
 
 
 def main(serve: Callable[..., None]) -> None:
-    """Fork a process for each line, which serves with the arguments in it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    """Fork a process for each line, which serves with the arguments in it.
+
+    Nobody waits for those that end: as long as this lives no other process gets their numbers, and whoever kills one
+    of them by its number, once too often, hits nobody else.
+    """
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             serve(*json.loads(line))
             os._exit(0)
         print(pid, flush=True)  # noqa: T201
