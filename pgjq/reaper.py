@@ -145,6 +145,7 @@ class _Running:
         if self._leadership is not None:
             self._leadership.stop()
         self._loop.stop(timeout=GOODBYE_SECONDS)
+        drive(self._ops.close())  # This ends the wait of a thread for a connection that does not come.
 
     def _step(self) -> float:
         """Sweep if something is due, and return the seconds until the next look."""

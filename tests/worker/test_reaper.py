@@ -13,7 +13,7 @@ import pytest
 import pgjq
 from pgjq import LeaderElection, LeasePolicy, MemoryStorage, NewJob, PostgresStorage, Reaper, ValidationError
 from pgjq.blocking import drive
-from tests.worker.conftest import Heard
+from tests.worker.conftest import Heard, abandon, until
 from tests.worker.pooler import Pooler
 from tests.worker.proxy import Proxy
 
@@ -22,22 +22,8 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Storage
 
-SHORT = LeasePolicy(lease=0.1, heartbeat=None)
 SELDOM = LeasePolicy(reap_interval=3600)
 QUICK = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.05)
-
-
-def abandon(storage: Storage, *jobs: NewJob, policy: LeasePolicy = SHORT) -> None:
-    """Enqueue jobs and claim them, as a worker does that dies the next moment."""
-    pgjq.Client(storage).enqueue_many("q", jobs)
-    ops = storage.operations("blocking")
-    assert len(drive(ops.claim(["q"], worker="ghost", limit=len(jobs), policy=policy))) == len(jobs)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds; the suite's time-out is the limit."""
-    while not holds():
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -145,7 +131,7 @@ def test_what_was_taken_back_is_logged_once(storage: Storage, caplog: pytest.Log
     heard = Heard(reaper, "stalled")
     with caplog.at_level(logging.INFO, "mine"), reaper:
         heard.wait(2)
-    assert [r.getMessage() for r in caplog.records] == ["released stale running jobs count=2"]
+    assert [r.getMessage() for r in caplog.records if r.name == "mine"] == ["released stale running jobs count=2"]
 
 
 def test_stopping_leaves_no_thread_and_it_can_be_started_again(postgres: PostgresStorage) -> None:
@@ -219,8 +205,29 @@ def test_a_leader_that_gets_no_answer_stops_acting_and_stops_when_told(
         heard.wait(2)
         until(lambda: rival.is_leader)
         cut_off.stop()
+        cut_off.storage.close()
         proxy.restore()
     assert ([e.name for e in heard.events], overlap) == (["leadership_acquired", "leadership_lost"], [False])
+
+
+@pytest.mark.parametrize("event", ["leadership_acquired", "stalled"])
+def test_a_callback_may_stop_its_reaper(postgres: PostgresStorage, event: Any) -> None:
+    reaper = Reaper(storage=postgres, leader_election=QUICK)
+    stopped = threading.Event()
+    reaper.on(event, lambda _event: (reaper.stop(), stopped.set()))
+    reaper.start()
+    abandon(postgres, NewJob("a", None))
+    assert stopped.wait(60)
+    assert not reaper.is_leader
+    assert drive(postgres.operations("blocking").elect("reaper", "another", ttl=30))
+
+
+def test_a_lock_may_last_longer_than_the_server_can_count(
+    postgres: PostgresStorage, reapers: Callable[..., Reaper]
+) -> None:
+    reaper = reapers(postgres, leader_election=LeaderElection(enabled=True, lock_ttl=10**9))
+    reaper.start()
+    until(lambda: reaper.is_leader)
 
 
 def test_a_leader_whose_session_was_ended_stands_again(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgjq.errors import UnsupportedError
+from pgjq.errors import StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.failures import translated
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # Longer than this a server that can be reached does not take to greet.
 CONNECT_SECONDS = 10
 GOODBYE_SECONDS = 2.0
+# The longest that PostgreSQL's settings can hold, 24 days.
+LONGEST_MS = 2**31 - 1
 
 
 class Offices:
@@ -115,7 +117,7 @@ class Office:
                 prepare_threshold=None,
                 application_name=f"pgjq {self._role}"[:63],
                 connect_timeout=max(2, min(CONNECT_SECONDS, round(ttl))),
-                tcp_user_timeout=round(ttl * 1000),
+                tcp_user_timeout=_milliseconds(ttl),
             )
         holds = False
         try:
@@ -130,10 +132,11 @@ class Office:
         if session is None:
             return False
         greeted_by = session.info.backend_pid
-        params = self._key() | {"ttl": f"{max(1, round(ttl * 1000))}ms", "greeted_by": greeted_by}
+        params = self._key() | {"ttl": f"{_milliseconds(ttl)}ms", "greeted_by": greeted_by}
         try:
-            row = session.execute(self._queries.psycopg(query), params).fetchone()
-        except psycopg.OperationalError:
+            with translated():
+                row = session.execute(self._queries.psycopg(query), params).fetchone()
+        except StorageUnavailableError:
             return False
         answering, holds = row or (greeted_by, False)
         if answering != greeted_by:
@@ -159,3 +162,7 @@ class Office:
         if session is not None:
             with contextlib.suppress(psycopg.Error):
                 session.close()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, min(round(seconds * 1000), LONGEST_MS))
