@@ -14,15 +14,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import JobFailedError, MaxRetriesError, TimeoutError
+from pgjq.errors import TimeoutError
 from pgjq.job import Event
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, decide
 from pgjq.storage.base import Settled
 from pgjq.worker.executor import Executor
+from pgjq.worker.failure import failure, read
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
-from pgjq.worker.reaper import WorkerReaper
+from pgjq.worker.reaper import WorkerReaper, became, stalled
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
 from pgjq.worker.signal import CANCELLED, EXPIRED, SHUTDOWN
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Sequence
 
-    from pgjq.job import JobError
     from pgjq.lease import LeasePolicy
-    from pgjq.serde import Serde
     from pgjq.storage.base import Claimed, Reaped, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
@@ -270,19 +269,10 @@ class Engine:
     def _tell_reaped(self, found: list[Reaped]) -> None:
         for job in found:
             consumer = self._consumers.get(job.queue)
-            if consumer is not None and consumer.bus.wants("stalled"):
-                consumer.bus.tell(
-                    Event(
-                        "stalled",
-                        job.queue,
-                        job.id,
-                        now(),
-                        attempts=job.attempts,
-                        count=job.count,
-                        action=job.action,
-                        reason=job.reason,
-                    )
-                )
+            if consumer is not None:
+                event = stalled(job, consumer.payload_serde)
+                consumer.bus.tell(event)
+                consumer.bus.tell(became(event))
 
     def _tell(self, run: Run, name: Any, outcome: Outcome | None = None) -> None:
         bus = run.consumer.bus
@@ -307,28 +297,20 @@ def _event(run: Run, name: Any, outcome: Outcome | None) -> Event:
     event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
     match outcome:
         case Completed(result) if result is not None:
-            return replace(event, result=_read(run.consumer.result_serde, result))
+            return replace(event, result=read(run.consumer.result_serde, result))
         case Failing(error):
             return replace(event, error=error)
         case Failed(error):
-            return replace(event, error=_failure(run, error))
+            return replace(
+                event,
+                error=failure(
+                    claimed.lease.id,
+                    error,
+                    attempts=claimed.attempts,
+                    max_attempts=claimed.max_attempts,
+                    payload=claimed.payload,
+                    serde=run.consumer.payload_serde,
+                ),
+            )
         case _:
             return event
-
-
-def _failure(run: Run, error: JobError) -> JobFailedError:
-    """The error of a `failed` event: a MaxRetriesError when the attempts ran out, with the payload at hand."""
-    claimed = run.claimed
-    message = f"job {claimed.lease.id!r} failed: {error.type}: {error.message}"
-    if claimed.attempts < claimed.max_attempts:
-        return JobFailedError(message, error)
-    payload = _read(run.consumer.payload_serde, claimed.payload)
-    return MaxRetriesError(message, error, payload=payload, attempts=claimed.attempts)
-
-
-def _read(serde: Serde, data: bytes) -> Any:
-    """Read what an event tells of; what cannot be read is told as the bytes it is, and hurts nobody."""
-    try:
-        return serde.deserialize(data)
-    except Exception:  # noqa: BLE001
-        return data

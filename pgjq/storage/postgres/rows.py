@@ -36,6 +36,7 @@ _JOBS = [
     "singleton_key",
     "result",
     "error",
+    "stalled_on",
 ]
 
 
@@ -67,8 +68,8 @@ def job_options(stored: dict[str, Any]) -> JobOptions:
 
 def reaped(row: Sequence[Any]) -> Reaped:
     """Read a row of reap.sql."""
-    queue, job_id, count, attempts, action, reason, *_ = row
-    return Reaped(queue, job_id, count, attempts, action, reason)
+    *told, _, _ = row
+    return Reaped(*told)
 
 
 def job_status(row: Sequence[Any]) -> JobStatus:
@@ -76,6 +77,7 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     told: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
     del told["seq"], told["queue_id"]
     told["error"] = read_error(told["error"])
+    told["stalled_on"] = tuple(told["stalled_on"])
     return JobStatus(**told)
 
 
