@@ -31,7 +31,7 @@ ended as (
         and (g.state >= 3 or j.cancel_requested)
     returning
         j.queue_id, j.seq, j.lease, j.result_ttl, j.started_at, j.worker_id, j.delete_after, j.rank, j.attempts,
-        j.max_attempts, j.stalled, j.singleton_key,
+        j.max_attempts, j.stalled, j.singleton_key, j.awaited,
         case when j.cancel_requested then 5 else g.state end as state,
         case when not j.cancel_requested then g.result end as result,
         case when not j.cancel_requested then g.error end as error
@@ -98,5 +98,13 @@ select
                 inner join pgjq.queue as q on e.queue_id = q.id
             )
         end
-    ) as published
+    ) as published,
+    (
+        select case when bool_or(e.awaited) then pgjq.answer_jobs(
+                    array_agg(e.queue_id) filter (where e.awaited), array_agg(e.seq) filter (where e.awaited),
+                    array_agg(e.state::smallint) filter (where e.awaited)
+                )
+        end
+        from ended as e
+    ) as answered
 from settled as s
