@@ -100,11 +100,12 @@ select
         end
     ) as published,
     (
-        select case when bool_or(e.awaited) then pgjq.answer_jobs(
-                    array_agg(e.queue_id) filter (where e.awaited), array_agg(e.seq) filter (where e.awaited),
-                    array_agg(e.state::smallint) filter (where e.awaited)
-                )
-        end
+        select
+            case when bool_or(e.awaited) then pgjq.answer_jobs(
+                        array_agg(e.queue_id) filter (where e.awaited), array_agg(e.seq) filter (where e.awaited),
+                        array_agg(e.state::smallint) filter (where e.awaited)
+                    )
+            end
         from ended as e
     ) as answered
 from settled as s

@@ -1,4 +1,5 @@
--- Want an answer: tell which job an id means now, and mark it, if it lives, so that whoever ends it tells those who wait.
+-- Want an answer: tell which job an id means now, and mark it, if it lives, so that whoever ends it tells those who
+-- wait.
 --
 -- The mark and the end cannot miss each other: both take the lock of the job's row. If the mark is first, the end sees
 -- it; if the end is first, there is no row to mark, and the caller, who looks afterwards, finds the job in `done`.
