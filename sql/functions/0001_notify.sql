@@ -59,33 +59,3 @@ language sql volatile
 as $$
     select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
 $$;
-
--- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result.
-create function pgjq.ending(queue text, id text, state text) returns text
-language sql immutable
-as $$
-    select json_build_array(queue, id, state)::text
-$$;
-
--- Tell those who wait for these jobs how they ended. Only jobs with the mark `awaited` are told of.
-create function pgjq.answer(endings text[]) returns bigint
-language sql volatile
-as $$
-    select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
-$$;
-
--- The same, for a batch that knows its jobs by number. A function, so that settling a job that nobody waits for plans
--- nothing of this.
-create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
-language plpgsql volatile
-set enable_seqscan = off
-as $$
-begin
-    return pgjq.answer(array_agg(pgjq.ending(
-        q.name, b.id, (array['completed', 'failed', 'cancelled'])[j.state - 2]
-    )))
-    from unnest(queue_ids, seqs, states) as j (queue_id, seq, state)
-    inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
-    inner join pgjq.queue as q on j.queue_id = q.id;
-end
-$$;

@@ -38,11 +38,10 @@ WHO: Final = b"select pg_backend_pid()"
 class Line:
     """One session, for any thread to ask; notices go to `deliver`, on whatever thread they are read."""
 
-    def __init__(self, conninfo: str, deliver: Callable[[str, str], None], patience: float = ANSWER_SECONDS) -> None:
-        self._patience = patience
+    def __init__(self, conninfo: str, deliver: Callable[[str, str], None]) -> None:
         self._deliver = deliver
         self._lock = threading.Lock()
-        options: dict[str, Any] = {"connect_timeout": max(2, int(patience))} | ALIVE
+        options: dict[str, Any] = {"connect_timeout": max(2, int(ANSWER_SECONDS))} | ALIVE
         if "connect_timeout" in conninfo_to_dict(conninfo):
             del options["connect_timeout"]
         self._connection = psycopg.connect(conninfo, **options)
@@ -80,7 +79,7 @@ class Line:
 
     def _results(self, pgconn: PGconn) -> list[PGresult]:
         """Wait for the answers to what was sent."""
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + ANSWER_SECONDS
         results: list[PGresult] = []
         while True:
             unsent = pgconn.flush()
