@@ -26,7 +26,7 @@ from pgjq.migrate import migrate
 from pgjq.open import open_storage
 from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
-from pgjq.serde import JsonSerde, Serde
+from pgjq.serde import JsonSerde, MsgpackSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 from pgjq.worker.run import AsyncJob, Job
@@ -54,6 +54,7 @@ __all__ = [
     "MaxRetriesError",
     "MemoryStorage",
     "MissingExtraError",
+    "MsgpackSerde",
     "NewJob",
     "Page",
     "PgjqError",
