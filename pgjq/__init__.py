@@ -27,7 +27,7 @@ from pgjq.open import open_storage
 from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
 from pgjq.reaper import Reaper
-from pgjq.serde import JsonSerde, Serde
+from pgjq.serde import JsonSerde, MsgpackSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 from pgjq.worker.leader import LeaderElection
@@ -57,6 +57,7 @@ __all__ = [
     "MaxRetriesError",
     "MemoryStorage",
     "MissingExtraError",
+    "MsgpackSerde",
     "NewJob",
     "Page",
     "PgjqError",

@@ -11,6 +11,9 @@ import json
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pgjq.errors import ValidationError
+from pgjq.shape import plain
+
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
@@ -143,6 +146,14 @@ class Event:
 
 
 def content_id(payload: Any) -> str:
-    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON."""
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON.
+
+    Canonical is compact UTF-8 with sorted keys; richer values are written as `JsonSerde` writes them.
+    """
+    try:
+        text = json.dumps(
+            payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain
+        ).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValidationError(f"this payload has no canonical JSON to be named after: {error}") from error
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -104,6 +104,10 @@ class QueueBase:
                 if result.status == "queued":
                     self.bus.tell(Event("queued", self.name, result.id, now(), attempts=0))
 
+    def _tell_cancelled(self, job_id: str, result: CancelResult) -> None:
+        if result.status == "cancelled" and self.bus.wants("cancelled"):
+            self.bus.tell(Event("cancelled", self.name, job_id, now()))
+
     def _serving(self) -> Service:
         if self._service is not None:
             raise PgjqError(f"queue {self.name!r} has been started already")
@@ -136,9 +140,21 @@ class AsyncQueue(QueueBase):
         self._tell_queued(results)
         return results
 
+    async def enqueue_and_wait(
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+    ) -> Any:
+        """Add a job, or join the one that has this id, and return its result; see `AsyncClient.enqueue_and_wait`."""
+
+        def told(result: EnqueueResult) -> None:
+            self._tell_queued([result])
+
+        return await self._client.ask(self.name, id, payload, options, timeout=timeout, told=told)
+
     async def cancel(self, id: str, *, active: bool = False) -> CancelResult:
         """Withdraw a job; see `AsyncClient.cancel`."""
-        return await AsyncClient.cancel(self._client, self.name, id, active=active)
+        result = await AsyncClient.cancel(self._client, self.name, id, active=active)
+        self._tell_cancelled(id, result)
+        return result
 
     async def get_result(self, id: str, default: Any = None) -> Any:
         """Return a completed job's result, or `default`."""
@@ -184,6 +200,7 @@ class Queue(QueueBase, Runnable):
     enqueue = blocking(AsyncQueue.enqueue)
     send = blocking(AsyncQueue.send)
     enqueue_many = blocking(AsyncQueue.enqueue_many)
+    enqueue_and_wait = blocking(AsyncQueue.enqueue_and_wait)
     cancel = blocking(AsyncQueue.cancel)
     get_result = blocking(AsyncQueue.get_result)
     get_status = blocking(AsyncQueue.get_status)

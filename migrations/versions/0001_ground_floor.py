@@ -15,6 +15,7 @@ def upgrade() -> None:
         "functions/0001_clock.sql",
         "schema/0001_tables.sql",
         "functions/0001_notify.sql",
+        "functions/0001_answer.sql",
         "functions/0001_enqueue.sql",
         "functions/0001_claim.sql",
         "functions/0001_settle.sql",

@@ -87,8 +87,14 @@ begin
         array_agg(m.seq) as seqs, array_agg(m.lease) as leases, array_agg(m.ended::smallint) as states,
         count(*) = cardinality(settle.seqs) and not bool_or(m.cancel_requested) as as_asked,
         array_agg(m.queue_id) filter (where watched) as queue_ids,
-        array_agg(m.attempts) filter (where watched) as attempts
+        array_agg(m.attempts) filter (where watched) as attempts,
+        array_agg(m.queue_id) filter (where m.awaited) as awaited_queue_ids,
+        array_agg(m.seq) filter (where m.awaited) as awaited_seqs,
+        array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states
     into ended from moved as m;
+    if ended.awaited_seqs is not null then
+        perform pgjq.answer_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
+    end if;
     if watched then
         perform pgjq.tell(ended.queue_ids, ended.seqs, ended.states, ended.attempts);
     end if;

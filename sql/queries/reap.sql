@@ -122,6 +122,11 @@ select
                 ) as e
             )
         end
-    ) as published
+    ) as published,
+    (
+        select case when bool_or(e.awaited) then pgjq.answer(array_agg(pgjq.ending(e.queue, e.id, e.action))) end
+        from judged as e
+        where e.awaited and e.action <> 'recovered'
+    ) as answered
 from judged as v
 order by v.locked_until

@@ -57,6 +57,7 @@ create table pgjq.job (
     ready boolean not null,                     -- may be claimed now; run_at has passed, nobody holds it
     requeue_exhausted boolean not null default false,
     cancel_requested boolean not null default false,
+    awaited boolean not null default false,     -- somebody wants to be told when it ends
     singleton_key text,
     primary key (seq, queue_id)
 ) partition by list (queue_id);

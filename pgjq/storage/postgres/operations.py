@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
@@ -22,12 +22,13 @@ from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
-from pgjq.storage.postgres.enqueue import enqueue
+from pgjq.storage.postgres.enqueue import enqueue, enqueue_awaited
+from pgjq.storage.postgres.expectation import PostgresExpectation
 from pgjq.storage.postgres.failures import GONE, TRANSIENT
-from pgjq.storage.postgres.listen import EVENTS, WAKE, Listener, Notice, Topic
+from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from pgjq.blocking import Colour
     from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
@@ -69,19 +70,10 @@ class PostgresOperations:
     ) -> list[EnqueueResult]:
         """See `Operations`. On the caller's connection nothing is tried twice: its transaction is the caller's."""
         if connection is None:
-            for _ in range(TRIES):
-                try:
-                    async with self._session() as session:
-                        return await enqueue(session, queue, jobs, made_ids=made_ids)
-                except StorageError as error:
-                    if not isinstance(error.__cause__, TRANSIENT):
-                        raise
-        else:
-            session = adopt(connection, self._colour, self._queries)
-            await self._pool.check()
-            return await enqueue(session, queue, jobs, made_ids=made_ids)
-        message = f"gave up enqueueing after {TRIES} deadlocks"
-        raise StorageError(message)
+            return await self._repeated(lambda session: enqueue(session, queue, jobs, made_ids=made_ids))
+        session = adopt(connection, self._colour, self._queries)
+        await self._pool.check()
+        return await enqueue(session, queue, jobs, made_ids=made_ids)
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
@@ -238,12 +230,27 @@ class PostgresOperations:
         """See `Operations`."""
         await self._aside(lambda: self._offices.resign(role, candidate))
 
+    async def expect(self, queue: str, job_id: str) -> PostgresExpectation:
+        """See `Operations`."""
+        await self._pool.check()
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        topic = Topic(ANSWERS, queue, job_id)
+        if self._listener.note(topic, box):
+            await self._aside(lambda: self._listener.tell(topic, box))
+        return PostgresExpectation(topic, box, self._listener, self._fetch, self._enqueue_awaited)
+
+    async def _enqueue_awaited(self, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
+        return await self._repeated(lambda session: enqueue_awaited(session, queue, job))
+
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         await self._pool.check()
         box: Mailbox[Notice] = _Decoded(self._colour, queue)
         topic = Topic(EVENTS)
         await self._aside(lambda: self._listener.want(topic, box))
+        if self._listener.deaf:
+            self._listener.leave(topic, box)
+            raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
         return MailSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
@@ -282,18 +289,22 @@ class PostgresOperations:
                 return True
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        """Run an operation's statement; a deadlock did nothing, so it is made again."""
+        """Run an operation's statement."""
+        return await self._repeated(lambda session: session.fetch(name, params or {}))
+
+    async def _repeated(self, work: Callable[[Session], Awaitable[R]]) -> R:
+        """Do something with a connection; a deadlock did nothing, so it is done again."""
         for _ in range(TRIES - 1):
             try:
-                return await self._fetch_once(name, params or {})
+                return await self._once(work)
             except StorageError as error:
                 if not isinstance(error.__cause__, TRANSIENT):
                     raise
-        return await self._fetch_once(name, params or {})
+        return await self._once(work)
 
-    async def _fetch_once(self, name: str, params: dict[str, Any]) -> Rows:
+    async def _once(self, work: Callable[[Session], Awaitable[R]]) -> R:
         async with self._session() as session:
-            return await session.fetch(name, params)
+            return await work(session)
 
     @asynccontextmanager
     async def _session(self) -> AsyncGenerator[Session]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.job import STATES, Event, JobError, JobStatus, QueueStats, WorkerInfo
 from pgjq.options import PLAIN, JobOptions
-from pgjq.storage.base import Claimed, Lease, Reaped
+from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def job_options(stored: dict[str, Any]) -> JobOptions:
 
 def reaped(row: Sequence[Any]) -> Reaped:
     """Read a row of reap.sql."""
-    *told, _, _ = row
+    *told, _, _, _ = row
     return Reaped(*told)
 
 
@@ -97,6 +97,12 @@ def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
         total=deferred + ready + processing + failing + completed + failed + cancelled,
         oldest_ready_age=age,
     )
+
+
+def answer(row: Sequence[Any]) -> Answer:
+    """Read a row of answer.sql."""
+    state, attempts, max_attempts, result, error, expired = row
+    return Answer(state_name(state), attempts, max_attempts, result, read_error(error), expired)
 
 
 def worker_info(row: Sequence[Any]) -> WorkerInfo:
