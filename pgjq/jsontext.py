@@ -1,8 +1,8 @@
 """JSON text, written and read by the standard library's own C code with nothing in between.
 
-`json.dumps` and `json.loads` set up an encoder for every value, and look for blanks around every text. For small values,
-of which a queue has millions, that is more than half of the time. Whatever is unusual goes to the library's front door,
-which knows what to say about it.
+`json.dumps` and `json.loads` set up an encoder for every value and look for blanks around every text. For the small
+values of which a queue has millions that is more than half of the time. Whatever is unusual goes to the library's front
+door, which knows what to say about it.
 """
 
 from __future__ import annotations
