@@ -1,4 +1,4 @@
-"""000, the reaper: a job is stalled thirty seconds after its claim, whatever became of its worker. A second for thirty."""
+"""000, the reaper: a job is stalled thirty seconds after its claim, whatever became of its worker. Here after one."""
 
 from __future__ import annotations
 

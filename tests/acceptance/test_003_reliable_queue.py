@@ -1,4 +1,4 @@
-"""003, the reliable queue: at least once, one result, recovery at once or after the visibility timeout. A second for thirty."""
+"""003, the reliable queue: at least once, one result; recovery at once, or after thirty seconds, which are one here."""
 
 from __future__ import annotations
 
