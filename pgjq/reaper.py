@@ -5,7 +5,7 @@ Rules
   the next deadline of any job, but never longer than `LOOK`: a job that is claimed while it sleeps may have a shorter
   lease than all others. So a stall is noticed within `LOOK` of its deadline. A look reads the first entry of one index.
   (Hearing of every claim instead would make every claim notify, for the sake of those that stall.)
-* Every `reap_interval` it sweeps whatever the deadlines say, as a floor.
+* Every `reap_interval` it sweeps whatever the deadlines say, as a floor; 0 does without that.
 * Any number of reapers may act at once, beside those in the workers: each job is taken by one. With `LeaderElection`
   only the leader acts, and only while it can prove that it leads (`pgjq.worker.leader`).
 * What is wrong with the storage is told as `error`; it tries again after a pause.

@@ -269,6 +269,13 @@ class Operations(Protocol):
         """
         ...
 
+    async def leads(self, role: str, candidate: str) -> bool:
+        """Tell whether one that was elected may still lead, without asking the storage.
+
+        False once what its office hangs on, such as a connection, is known to be lost; then `elect` finds out.
+        """
+        ...
+
     async def resign(self, role: str, candidate: str) -> None:
         """Leave the office at once."""
         ...

@@ -519,6 +519,10 @@ class MemoryOperations:
         message = f"MemoryStorage has no leaders: {candidate!r} is alone, and needs no {role!r} elected for {ttl:g} s"
         raise UnsupportedError(message)
 
+    async def leads(self, role: str, candidate: str) -> bool:
+        """Refuse, as `elect` does."""
+        return await self.elect(role, candidate, ttl=0)
+
     async def resign(self, role: str, candidate: str) -> None:
         """Refuse, as `elect` does."""
         await self.elect(role, candidate, ttl=0)

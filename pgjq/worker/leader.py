@@ -6,8 +6,9 @@ Rules, and what each failure does
 * A proof that fails ends the office at once, here: by a no, or by an error.
 * A proof is trusted for a little less than `lock_ttl`, counted from before it was asked for, while the storage counts
   from when it was asked. So a leader that gets no answer stops acting before another one can be elected.
+* What the storage knows without asking, such as a connection that was closed, ends the office at once as well.
 * The campaign may hang in a connection to a server that has vanished. Hence a watch beside it, which never talks to the
-  storage, and tells of the loss when the trust is over; `is_leader` goes by the clock alone.
+  storage, and tells of the loss when the trust is over; `is_leader` never waits for anybody.
 * `stop` resigns at once.
 """
 
@@ -95,8 +96,13 @@ class Leadership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this candidate can be sure to lead, now."""
-        return time.monotonic() < self._trusted_until
+        """Whether this candidate can be sure to lead, now. If something casts a doubt on it, the campaign asks."""
+        if not self._is_trusted():
+            return False
+        leads = drive(self._ops.leads(self._role, self._candidate))
+        if not leads:
+            self._campaign.nudge()
+        return leads
 
     def start(self) -> None:
         """Begin the campaign."""
@@ -119,6 +125,9 @@ class Leadership:
         except StorageError as error:  # The office lapses by itself.
             self._report(error)
 
+    def _is_trusted(self) -> bool:
+        return time.monotonic() < self._trusted_until
+
     def _run_for_office(self) -> float:
         asked = time.monotonic()
         leads = False
@@ -133,7 +142,7 @@ class Leadership:
     def _look(self) -> float:
         """Tell of a loss that nobody else could tell of; return when to look again."""
         with self._changing:
-            if self._leading and not self.is_leader:
+            if self._leading and not self._is_trusted():
                 self._set(-inf)
             return max(0.0, self._trusted_until - time.monotonic()) if self._leading else ASLEEP
 
@@ -141,7 +150,7 @@ class Leadership:
         """Trust until then, and tell of what that changes; two threads tell of it in the order in which it happens."""
         with self._changing:
             self._trusted_until = -inf if self._over else trusted_until
-            leads = self.is_leader
+            leads = self._is_trusted()
             if leads != self._leading:
                 self._leading = leads
                 (self._acquired if leads else self._lost)()

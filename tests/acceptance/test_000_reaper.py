@@ -1,4 +1,4 @@
-"""000, the reaper: a job is stalled thirty seconds after its claim, whatever became of its worker. A twentieth."""
+"""000, the reaper: a job is stalled thirty seconds after its claim, whatever became of its worker. Here after one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.acceptance.cast import scaled
 if TYPE_CHECKING:
     from tests.acceptance.cast import Stage
 
-FACTOR = 1 / 20
+FACTOR = 1 / 30
 TIMEOUT = timedelta(seconds=30 * FACTOR)
 VISIBLE = scaled(LeasePolicy.visibility(), FACTOR)
 # In 000 a worker does not reap; the reaper stands alone.

@@ -1,4 +1,4 @@
-"""003, the reliable queue: at least once, one result, recovery at once or after the visibility timeout. A twentieth."""
+"""003, the reliable queue: at least once, one result; recovery at once, or after thirty seconds, which are one here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.acceptance.cast import scaled
 if TYPE_CHECKING:
     from tests.acceptance.cast import Stage
 
-FACTOR = 1 / 20
+FACTOR = 1 / 30
 VISIBLE = scaled(LeasePolicy.visibility(), FACTOR)
 
 

@@ -30,6 +30,8 @@ class Pooler:
         self._size = size
         self._sessions: asyncio.Queue[Streams] = asyncio.Queue()
         self._greeting = b""
+        self._closing = False
+        self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -51,14 +53,21 @@ class Pooler:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _close(self) -> None:
+        self._closing = True
         self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            await _end(writer)
         while not self._sessions.empty():
             await _end((await self._sessions.get())[1])
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closing:
+            writer.transport.abort()
+            return
+        self._writers.add(writer)  # Here, because a task that is cancelled at once never begins.
         task = self._loop.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -72,6 +81,7 @@ class Pooler:
                 await self._open(startup)
             writer.write(self._greeting)
             await self._relay(reader, writer)
+        self._writers.discard(writer)
         await _end(writer)
 
     async def _open(self, startup: bytes) -> None:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Storage
 
+END_THE_LEADER = """
+    select pg_terminate_backend(pid) from pg_locks
+    where locktype = 'advisory' and objsubid = 2 and mode = 'ExclusiveLock'
+    and classid = (hashtext('pgjq.leader')::bigint & 4294967295)::oid
+"""
 SELDOM = LeasePolicy(reap_interval=3600)
 QUICK = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.05)
 
@@ -136,13 +141,15 @@ def test_what_was_taken_back_is_logged_once(storage: Storage, caplog: pytest.Log
 
 def test_stopping_leaves_no_thread_and_it_can_be_started_again(postgres: PostgresStorage) -> None:
     reaper = Reaper(storage=postgres, leader_election=QUICK)
+    others = set(threading.enumerate())
     for _ in range(2):
         with reaper:
             until(lambda: reaper.is_leader)
             with pytest.raises(pgjq.PgjqError, match="started already"):
                 reaper.start()
         assert not reaper.is_leader
-        assert [t.name for t in threading.enumerate() if t.name.startswith("pgjq reaper")] == []
+        left = set(threading.enumerate()) - others
+        assert [thread.name for thread in left if thread.name.startswith("pgjq reaper")] == []
     reaper.stop()
 
 
@@ -208,6 +215,30 @@ def test_a_leader_that_gets_no_answer_stops_acting_and_stops_when_told(
         cut_off.storage.close()
         proxy.restore()
     assert ([e.name for e in heard.events], overlap) == (["leadership_acquired", "leadership_lost"], [False])
+
+
+def test_a_leader_whose_session_was_ended_never_leads_beside_its_heir(
+    database: str, reapers: Callable[..., Reaper]
+) -> None:
+    """Proofs are rare here, so that nobody but the socket can tell."""
+    rare = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1800, acquire_retry_interval=0.05)
+    storages = [PostgresStorage(database) for _ in range(3)]
+    candidates = [reapers(storage, leader_election=rare) for storage in storages]
+    heard = [Heard(reaper, "leadership_lost") for reaper in candidates]
+    for reaper in candidates:
+        reaper.start()
+    with psycopg.connect(database, autocommit=True) as connection:
+        for _ in range(10):
+            until(lambda: sum(reaper.is_leader for reaper in candidates) == 1)
+            leader = next(n for n, reaper in enumerate(candidates) if reaper.is_leader)
+            losses = len(heard[leader].events)
+            connection.execute(END_THE_LEADER)
+            others = [reaper for reaper in candidates if reaper is not candidates[leader]]
+            while len(heard[leader].events) == losses:
+                assert not (any(reaper.is_leader for reaper in others) and candidates[leader].is_leader)
+    for reaper in candidates:
+        reaper.stop()
+        reaper.storage.close()
 
 
 @pytest.mark.parametrize("event", ["leadership_acquired", "stalled"])

@@ -8,6 +8,7 @@ The office is a session advisory lock on a connection of its own. Rules, and wha
 * The server ends a session that has said nothing for `ttl` seconds (`idle_session_timeout`), and the lock with it. So a
   leader that is stopped, or cut off without a word, is out of office at the latest `ttl` after its last proof, and a
   leader that cannot prove its office within that time must stop acting: see the trust window in `pgjq.leader`.
+* A session that the server ends is found out without a question: a goodbye lies in its socket (`leads`).
 * A crash closes the session at once. `resign` unlocks and closes it in good order; if a proof is waiting for a server
   that does not answer, it shuts the socket, which ends that wait here and the session there.
 
@@ -26,6 +27,7 @@ import psycopg
 
 from pgjq.errors import StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.pool import has_news
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
@@ -51,6 +53,10 @@ class Offices:
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
         """Take the office, or prove to hold it."""
         return self._office(role, candidate).elect(ttl)
+
+    def leads(self, role: str, candidate: str) -> bool:
+        """Tell whether the office may still be held, as far as its connection knows."""
+        return self._office(role, candidate).may_lead()
 
     def resign(self, role: str, candidate: str) -> None:
         """Leave the office."""
@@ -78,13 +84,31 @@ class Office:
         self._role = role
         self._talking = threading.Lock()
         self._leaving = False
+        self._doubted = False
         self._session: psycopg.Connection[Any] | None = None
 
     def elect(self, ttl: float) -> bool:
         """Take the office, or prove to hold it; after a proof that failed, stand again."""
         with self._talking:
             self._leaving = False
-            return self._asks("leader_prove", ttl) or (not self._leaving and self._stand(ttl))
+            holds = self._asks("leader_prove", ttl) or (not self._leaving and self._stand(ttl))
+            self._doubted = not holds
+            return holds
+
+    def may_lead(self) -> bool:
+        """Tell whether there is a session that has not been ended; the server says goodbye before it frees the lock.
+
+        While a proof is on its way, what arrives is its answer. A doubt lasts until the next proof.
+        """
+        session = self._session
+        if session is None or self._doubted:
+            return False
+        if not self._talking.locked():
+            try:
+                self._doubted = has_news(session.fileno())
+            except psycopg.Error:
+                self._doubted = True
+        return not self._doubted
 
     def leave(self) -> None:
         """Leave the office, whatever the server says or does not say."""

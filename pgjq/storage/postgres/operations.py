@@ -226,6 +226,10 @@ class PostgresOperations:
         await self._pool.check()
         return await self._aside(lambda: self._offices.elect(role, candidate, ttl))
 
+    async def leads(self, role: str, candidate: str) -> bool:
+        """See `Operations`."""
+        return self._offices.leads(role, candidate)
+
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
         await self._aside(lambda: self._offices.resign(role, candidate))
