@@ -12,6 +12,7 @@ from benchmarks import (
     claim,
     pickup,
     release,
+    round_trip,
     single_enqueue,
     wakeups,
     worker_memory,
@@ -34,6 +35,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "wakeups": wakeups.measure,
     "worker_throughput": worker_throughput.measure,
     "pickup": pickup.measure,
+    "round_trip": round_trip.measure,
     "release": release.measure,
     "worker_memory": worker_memory.measure,
 }

@@ -7,7 +7,7 @@ drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);
-drop function if exists pgjq.standing(text, bigint);
+drop function if exists pgjq.standing(text, bigint[]);
 drop function if exists pgjq.answer_jobs(integer[], bigint[], smallint[]);
 drop function if exists pgjq.answer(text[]);
 drop function if exists pgjq.ending(text, text, text);
