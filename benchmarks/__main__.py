@@ -11,6 +11,7 @@ from benchmarks import (
     bulk_enqueue,
     claim,
     pickup,
+    reap,
     release,
     round_trip,
     single_enqueue,
@@ -36,6 +37,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "worker_throughput": worker_throughput.measure,
     "pickup": pickup.measure,
     "round_trip": round_trip.measure,
+    "reap": reap.measure,
     "release": release.measure,
     "worker_memory": worker_memory.measure,
 }

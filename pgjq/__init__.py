@@ -26,9 +26,11 @@ from pgjq.migrate import migrate
 from pgjq.open import open_storage
 from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
+from pgjq.reaper import Reaper
 from pgjq.serde import JsonSerde, MsgpackSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.worker.leader import LeaderElection
 from pgjq.worker.run import AsyncJob, Job
 
 __version__ = version("pgjq")
@@ -49,6 +51,7 @@ __all__ = [
     "JobNotFoundError",
     "JobStatus",
     "JsonSerde",
+    "LeaderElection",
     "LeaseLostError",
     "LeasePolicy",
     "MaxRetriesError",
@@ -63,6 +66,7 @@ __all__ = [
     "Queue",
     "QueueNotFoundError",
     "QueueStats",
+    "Reaper",
     "Retry",
     "SchemaError",
     "Serde",

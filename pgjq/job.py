@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
 EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
 
@@ -96,6 +97,8 @@ class JobStatus:
     lease: int = 0
     stalled: int = 0
     singleton_key: str | None = None
+    stalled_on: tuple[str, ...] = ()
+    """The workers that had it when it stalled, oldest first: a job that takes its workers down shows here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,9 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a job; what does not apply is None."""
+    """Something that happened to a job, or to a reaper; what does not apply is None."""
 
-    name: EventName
+    name: EventName | LeadershipName
     queue: str
     id: str
     at: datetime

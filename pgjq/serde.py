@@ -8,11 +8,11 @@ written as `pgjq.shape` says, and come back as plain data; a serde that was give
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from typing import Any, Protocol
 
 from pgjq.errors import MissingExtraError, ValidationError
+from pgjq.jsontext import read, writer
 from pgjq.shape import check_kind, plain, shaped
 
 
@@ -35,13 +35,7 @@ class JsonSerde:
     `Order | None`.
     """
 
-    _encode = staticmethod(
-        json.JSONEncoder(
-            ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True, default=plain
-        ).encode
-    )
-
-    _decode = staticmethod(json.JSONDecoder().decode)
+    _write = staticmethod(writer(plain))
 
     def __init__(self, kind: Any = Any) -> None:
         self._kind = kind
@@ -50,11 +44,11 @@ class JsonSerde:
         """Encode; what JSON has no word for is a `TypeError` or `ValueError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
-        return self._encode(value).encode()
+        return self._write(value).encode()
 
     def deserialize(self, data: bytes) -> Any:
-        """Decode; `json.loads` would look for other encodings first, and take twice as long."""
-        value = self._decode(data.decode())
+        """Decode."""
+        value = read(data.decode())
         return value if self._kind is Any else shaped(self._kind, value)
 
 

@@ -100,14 +100,17 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """A stalled job and what became of it."""
+    """A stalled job, and what became of it. `payload` is there if it failed, for whoever buries it."""
 
     queue: str
     id: str
     count: int
     attempts: int
+    max_attempts: int
     action: Action
     reason: Reason
+    worker: str
+    payload: bytes | None = None
 
 
 class Effects(Protocol):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pgjq.errors import StorageError, UnsupportedError
 from pgjq.job import LIVE, CancelResult, EnqueueResult, Event, JobError, JobStatus, QueueStats, WorkerInfo
-from pgjq.lease import Stall, judge
+from pgjq.lease import Stall, explain, judge
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.retry import retry_delay
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Effects, Settlement, Subscription
 
 WORKER_LAPSES = timedelta(seconds=60)
+STALLED_ON = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +67,7 @@ class _Record:
     checkpoint: bytes | None = None
     result: bytes | None = None
     error: JobError | None = None
+    stalled_on: tuple[str, ...] = ()
 
     @property
     def max_attempts(self) -> int:
@@ -369,20 +371,34 @@ class MemoryOperations:
             )
         )
         reason = "expired" if record.expire_at is not None and record.expire_at <= now else "lease"
-        what = "the attempt took too long" if reason == "expired" else "its worker went silent"
-        record.stalled += action != "cancelled"
-        told = {"count": record.stalled, "action": action, "reason": reason}
-        if action == "recovered":
-            delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
-            storage.give_back(record, "failing", delay)
-            storage.tell("stalled", record, **told)
-            storage.tell("failing", record)
+        worker = record.worker or "?"
+        if action == "cancelled":
+            storage.end(record, "cancelled")
         else:
-            error = JobError("Stalled", f"{what} (worker {record.worker})") if action == "failed" else None
-            storage.end(record, action, error=error)
-            storage.tell("stalled", record, **told)
-            storage.tell(action, record)
-        return Reaped(record.queue, record.id, record.stalled, record.attempts, action, reason)
+            self._note_stall(record, explain(reason, worker), worker)
+            if action == "failed":
+                storage.end(record, "failed", error=record.error)
+            else:
+                delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
+                storage.give_back(record, "failing", delay)
+        storage.tell("stalled", record, count=record.stalled, action=action, reason=reason)
+        storage.tell("failing" if action == "recovered" else action, record)
+        return Reaped(
+            record.queue,
+            record.id,
+            record.stalled,
+            record.attempts,
+            record.max_attempts,
+            action,
+            reason,
+            worker,
+            record.payload if action == "failed" else None,
+        )
+
+    def _note_stall(self, record: _Record, error: JobError, worker: str) -> None:
+        record.stalled += 1
+        record.error = error
+        record.stalled_on = (*record.stalled_on, worker)[-STALLED_ON:]
 
     async def next_deadline(self) -> float | None:
         """See `Operations`."""
@@ -413,6 +429,7 @@ class MemoryOperations:
                 record.state, record.attempts, record.stalled, record.finished_at = "queued", 0, 0, None
                 record.cancel_requested, record.error = False, None
                 record.started_at = record.worker = None
+                record.stalled_on = ()
                 storage.place(record, storage.clock())
                 storage.tell("queued", record)
             return None if record is None else self.status(record)
@@ -590,6 +607,7 @@ class MemoryOperations:
             lease=record.lease,
             stalled=record.stalled,
             singleton_key=record.settings.singleton_key,
+            stalled_on=record.stalled_on,
         )
 
 

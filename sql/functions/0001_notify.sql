@@ -59,3 +59,16 @@ language sql volatile
 as $$
     select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
 $$;
+
+-- Send an event for each of these jobs: what has become of it.
+create function pgjq.tell(queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]) returns bigint
+language sql volatile
+as $$
+    select pgjq.publish(array_agg(pgjq.event(
+        (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[t.state + 1],
+        q.name, b.id, t.attempts
+    )))
+    from unnest($1, $2, $3, $4) as t (queue_id, seq, state, attempts)
+    inner join pgjq.body as b on b.seq = t.seq and b.queue_id = t.queue_id
+    inner join pgjq.queue as q on q.id = t.queue_id
+$$;

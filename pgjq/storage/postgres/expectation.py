@@ -1,7 +1,7 @@
 """Waiting for one job on PostgreSQL.
 
 The wish to be told is a mark on the job's row (`job.awaited`). It goes in with the job, or is put on a job that is
-there already; whoever ends a marked job notifies in the same commit (ADR 11). The row's number is the job's name here.
+there already; whoever ends a marked job notifies in the same commit (ADR 12). The row's number is the job's name here.
 Tasks that ask at the same time do so together. Only jobs with ids that were made here go in together: another one might
 have to wait for somebody else's transaction with the same id, and all the others with it.
 """

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 # Silence for this long, and then no answer for as long again, and the connection is given up: ten seconds.
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
+# Whoever was woken leaves its topic and goes to work; telling the server so can wait until that has begun.
+TIDY_SECONDS: Final = 0.01
 RESYNC: Final = None
 EVENTS: Final = "events"
 WAKE: Final = "wake"
@@ -78,6 +80,7 @@ class Listener:
         self._present: set[Topic] = set()
         self._line: Line | None = None
         self._broken = False
+        self._tidy_at: float | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._nudge_out, self._nudge_in = _pipe()
@@ -134,7 +137,7 @@ class Listener:
                 boxes.remove(box)
             if boxes or self._wants.pop(topic, None) is None:
                 return
-            if topic in self._present and not self._closing.is_set():
+            if topic in self._present and self._tidy_at is None and not self._closing.is_set():
                 self._nudge()
 
     def close(self) -> None:
@@ -187,6 +190,7 @@ class Listener:
         """Tell the server of the topics that nobody wants any more."""
         with self._telling:
             with self._lock:
+                self._tidy_at = None
                 left = self._present - self._wants.keys()
                 self._present -= left  # Whoever wants one of them now has the server told again, after this.
             for topic in left:
@@ -217,12 +221,15 @@ class Listener:
             poll = select.poll()
             poll.register(line.fileno(), select.POLLIN)
             poll.register(self._nudge_out, select.POLLIN)
-            silent = line.last_word + PROBE_SECONDS - time.monotonic()
-            ready = {descriptor for descriptor, _ in poll.poll(max(0.0, silent) * 1000)}
+            until = line.last_word + PROBE_SECONDS if self._tidy_at is None else self._tidy_at
+            ready = {descriptor for descriptor, _ in poll.poll(max(0.0, until - time.monotonic()) * 1000)}
             if self._nudge_out in ready:
                 os.read(self._nudge_out, 4096)
                 self._lay_down(line)
+            elif self._tidy_at is not None and self._tidy_at <= time.monotonic():
+                self._lay_down(line)
             if line.fileno() in ready:
+                self._tidy_at = self._tidy_at or time.monotonic() + TIDY_SECONDS
                 line.read()
             elif time.monotonic() >= line.last_word + PROBE_SECONDS and not line.is_same_session():
                 self._go_deaf(line)

@@ -166,9 +166,10 @@ class BlockingPool:
     def _opened(self) -> ConnectionPool[Any]:
         if self._process != os.getpid():
             self._leave_to_parent()
+        if self._pool is None:
+            self._pools.check()  # Not under the lock: a server that does not answer must not keep anybody from closing.
         with self._lock:
             if self._pool is None:
-                self._pools.check()
                 self._pool = ConnectionPool(
                     self._pools.conninfo,
                     kwargs=CONNECTION,
