@@ -104,8 +104,10 @@ class AsyncFeed(_Feed):
         return event
 
     async def close(self) -> None:
-        """Stop listening; whoever waits for the next event is done."""
-        await self._open()
+        """Stop listening; whoever waits for the next event is done. A feed that could not open is closed."""
+        await asyncio.wait([self.opening])
+        if not self.opening.cancelled() and self.opening.exception() is None:
+            self._subscription = self.opening.result()
         await self._close()
 
     async def __aenter__(self) -> Self:
@@ -151,23 +153,18 @@ class Ears:
         try:
             for event in feed:
                 self._tell(event)
-        except StorageError as error:
-            self._report(error)
+        except PgjqError as error:
+            self.bus.error(error, "listening to events ended")
 
     async def _listen_async(self, feed: AsyncFeed) -> None:
         try:
             async for event in feed:
                 self._tell(event)
         except PgjqError as error:
-            self._report(error)
+            self.bus.error(error, "listening to events ended")
 
     def _tell(self, event: Event) -> None:
         self.bus.tell(event)
         if (dropped := self._feed.dropped) > self._dropped:
             lost, self._dropped = dropped - self._dropped, dropped
             self.bus.error(PgjqError(f"{lost} events were dropped: callbacks are slower than events"), "listening")
-
-    def _report(self, error: PgjqError) -> None:
-        """A storage that was closed says nothing more, and nobody needs to be told."""
-        if "closed" not in str(error):
-            self.bus.error(error, "listening to events ended")

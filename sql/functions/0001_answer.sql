@@ -1,13 +1,13 @@
 -- Waiting for a job: how it stands, and who is told when it ends.
 
--- How one job stands, found by its number, so that an id that is another job by now does not matter; no row when it is
--- gone.
+-- How jobs of a queue stand, found by their numbers, so that an id that is another job by now does not matter; no row
+-- for one that is gone.
 --
--- One snapshot, so it is in exactly one of done and job. A result or error whose time has passed is not shown. A
+-- One snapshot, so each is in exactly one of done and job. A result or error whose time has passed is not shown. A
 -- function, because this is asked once for each job that somebody waits for, and planning it took four fifths of its
 -- time. Index: the primary keys.
-create function pgjq.standing(in_queue text, job_seq bigint) returns table (
-    state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
+create function pgjq.standing(in_queue text, seqs bigint[]) returns table (
+    seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
 )
 language plpgsql stable
 set enable_seqscan = off  -- a session keeps these plans from when the tables were small
@@ -18,16 +18,16 @@ declare
 begin
     return query
     select
-        d.state, d.attempts, d.max_attempts,
+        d.seq, d.state, d.attempts, d.max_attempts,
         case when d.expires_at > pgjq.now() then d.result end,
         case when d.expires_at > pgjq.now() then d.error end,
         d.expires_at <= pgjq.now()
     from pgjq.done as d
-    where d.seq = job_seq and d.queue_id = here
+    where d.seq = any(seqs) and d.queue_id = here
     union all
-    select j.state, j.attempts, j.max_attempts, null::bytea, null::text, false
+    select j.seq, j.state, j.attempts, j.max_attempts, null::bytea, null::text, false
     from pgjq.job as j
-    where j.seq = job_seq and j.queue_id = here;
+    where j.seq = any(seqs) and j.queue_id = here;
 end
 $$;
 

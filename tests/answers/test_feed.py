@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import AsyncClient, Client, PgjqError, StorageError, ValidationError
+from pgjq import (
+    AsyncClient,
+    Client,
+    PgjqError,
+    PostgresStorage,
+    StorageError,
+    StorageUnavailableError,
+    ValidationError,
+)
 from pgjq.storage import mailbox
 from tests.answers.conftest import serving, until
 
@@ -161,6 +169,32 @@ def test_callbacks_that_are_too_slow_are_told_what_they_missed(storage: Storage,
         until(lambda: errors)
     assert isinstance(errors[0], PgjqError)
     assert "events were dropped" in str(errors[0])
+
+
+def test_callbacks_are_told_when_nothing_more_will_come(storage: Storage) -> None:
+    errors: list[Exception] = []
+    client = Client(storage)
+    client.on("error", errors.append)
+    storage.close()
+    until(lambda: errors)
+    assert isinstance(errors[0], StorageError)
+
+
+def test_a_feed_that_cannot_open_says_so_and_can_be_closed() -> None:
+    async def hear() -> None:
+        nowhere = PostgresStorage("host=127.0.0.1 port=1 dbname=none")
+        errors: list[Exception] = []
+        client = AsyncClient(nowhere)
+        client.on("error", errors.append)
+        with pytest.raises(StorageUnavailableError):
+            async with client.subscribe():
+                pass
+        with pytest.raises(StorageUnavailableError):
+            await client.enqueue("q", "a", 1)
+        await client.close()
+        assert isinstance(errors[0], StorageUnavailableError)
+
+    asyncio.run(hear())
 
 
 def test_what_cannot_be_heard_is_refused(storage: Storage) -> None:

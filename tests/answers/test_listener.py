@@ -147,6 +147,18 @@ def test_one_notice_tells_of_a_whole_batch(postgres: PostgresStorage, operator: 
     assert len(list(operator.notifies(timeout=0.1))) == 1
 
 
+@pytest.mark.parametrize("garbage", ["", "no JSON", "[1]", '[["q", "a"]]', '[{"name": "queued"}]', "{}", "7"])
+def test_a_notice_that_nobody_can_read_deafens_nobody(
+    postgres: PostgresStorage, operator: psycopg.Connection[Any], garbage: str
+) -> None:
+    client = Client(postgres)
+    with client.subscribe("q") as events, serving(postgres, lambda job: job.payload) as queue:
+        for channel in ("answers", "events", "wake"):
+            operator.execute("select pg_notify(%s, %s)", [f"pgjq.{channel}", garbage])
+        assert queue.enqueue_and_wait("a", 1) == 1
+        assert [next(events).name for _ in range(3)] == ["queued", "processing", "completed"]
+
+
 def test_behind_a_transaction_pooler_answers_are_looked_for(
     database: str, tmp_path: Path, operator: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -202,7 +202,8 @@ def test_a_task_that_is_cancelled_leaves_the_other_its_answer(storage: Storage) 
 def test_a_thousand_waiters_at_once(storage: Storage) -> None:
     async def ask_all() -> list[Any]:
         queue = AsyncQueue("q", storage=storage)
-        told = await asyncio.gather(*(queue.enqueue_and_wait(f"{n}", n, timeout=100) for n in range(1000)))
+        ids = [None if n % 2 else f"{n}" for n in range(1000)]
+        told = await asyncio.gather(*(queue.enqueue_and_wait(ids[n], n, timeout=100) for n in range(1000)))
         await storage.operations("async").close()
         return told
 

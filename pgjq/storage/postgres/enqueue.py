@@ -51,6 +51,13 @@ def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
     return first if all(job.settings is first for job in jobs) else None
 
 
+async def enqueue_made(session: Session, queue: str, jobs: Sequence[Submission]) -> list[tuple[EnqueueResult, int]]:
+    """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
+    seqs: list[int] = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0][2]
+    await _call(session, queue, jobs, seqs, awaited=True)
+    return [(EnqueueResult("queued", job.id), seq) for job, seq in zip(jobs, seqs, strict=True)]
+
+
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
     """Add one job with the mark that somebody waits for it; return its number, too, if it was added."""
     seq = await _call_for_one(session, queue, job, awaited=True)

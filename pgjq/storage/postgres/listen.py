@@ -246,7 +246,13 @@ class Listener:
         )
 
     def _deliver(self, channel: str, payload: str) -> None:
-        channel = channel.rpartition(".")[2]
+        """Hand a notice to those who want it. Anybody may notify anything: what cannot be read must not deafen us."""
+        try:
+            self._sort_out(channel.rpartition(".")[2], payload)
+        except Exception:
+            logging.getLogger("pgjq").exception("a notice on %s could not be read", channel)
+
+    def _sort_out(self, channel: str, payload: str) -> None:
         if channel == ANSWERS:
             for queue, job_id, state in json.loads(payload):
                 self._put(Topic(ANSWERS, queue, job_id), state)

@@ -22,8 +22,8 @@ from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
-from pgjq.storage.postgres.enqueue import enqueue, enqueue_awaited
-from pgjq.storage.postgres.expectation import PostgresExpectation
+from pgjq.storage.postgres.enqueue import enqueue
+from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
 from pgjq.storage.postgres.failures import GONE, TRANSIENT
 from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
@@ -63,6 +63,7 @@ class PostgresOperations:
         self._queries = queries
         self._listener = listener
         self._offices = offices
+        self._questions = Questions(colour, self._fetch, self._repeated)
         self._worker_ids: dict[tuple[str, tuple[str, ...]], int] = {}
 
     async def enqueue(
@@ -241,10 +242,7 @@ class PostgresOperations:
         topic = Topic(ANSWERS, queue, job_id)
         if self._listener.note(topic, box):
             await self._aside(lambda: self._listener.tell(topic, box))
-        return PostgresExpectation(topic, box, self._listener, self._fetch, self._enqueue_awaited)
-
-    async def _enqueue_awaited(self, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
-        return await self._repeated(lambda session: enqueue_awaited(session, queue, job))
+        return PostgresExpectation(topic, box, self._listener, self._questions)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""

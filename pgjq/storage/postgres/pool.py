@@ -80,7 +80,7 @@ class Pools:
         self.max_size = max_size
         self.closed = False
         self.prepared: frozenset[str] = frozenset()
-        self._checked = False
+        self.checked = False
         self.blocking = BlockingPool(self)
         self.awaiting = AsyncPool(self)
 
@@ -89,7 +89,7 @@ class Pools:
         if self.closed:
             message = "this storage has been closed"
             raise StorageError(message)
-        if self._checked:
+        if self.checked:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
@@ -98,7 +98,7 @@ class Pools:
         check_version(version)
         # A pooler makes up a process number of its own when it greets a client.
         self.prepared = PREPARED if answering == greeted_by else frozenset()
-        self._checked = True
+        self.checked = True
 
     def close(self) -> None:
         """Close everything, from any thread."""
@@ -214,7 +214,8 @@ class AsyncPool:
 
     async def check(self) -> None:
         """See whether the database can be used."""
-        await asyncio.to_thread(self._pools.check)
+        if not self._pools.checked or self._pools.closed:
+            await asyncio.to_thread(self._pools.check)
 
     async def close(self) -> None:
         """Close this loop's connections."""

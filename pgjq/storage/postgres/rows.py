@@ -101,7 +101,7 @@ def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
 
 def answer(row: Sequence[Any]) -> Answer:
     """Read a row of answer.sql."""
-    state, attempts, max_attempts, result, error, expired = row
+    _, state, attempts, max_attempts, result, error, expired = row
     return Answer(state_name(state), attempts, max_attempts, result, read_error(error), expired)
 
 
