@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pgjq.errors import MissingExtraError, ValidationError
 from pgjq.jsontext import read, writer
-from pgjq.shape import check_kind, plain, shaped
+from pgjq.shape import check_kind, plain, shaped, typed
 
 
 class Serde(Protocol):
@@ -35,10 +35,12 @@ class JsonSerde:
     `Order | None`.
     """
 
-    _write = staticmethod(writer(plain))
+    _write_plain = staticmethod(writer(plain))
+    _write_typed = staticmethod(writer(typed))
 
     def __init__(self, kind: Any = Any) -> None:
         self._kind = kind
+        self._write = self._write_plain if kind is Any else self._write_typed
 
     def serialize(self, value: Any) -> bytes:
         """Encode; what JSON has no word for is a `TypeError` or `ValueError`."""
@@ -68,7 +70,7 @@ class MsgpackSerde:
         """Encode; what MessagePack has no word for is a `TypeError`, `ValueError` or `OverflowError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
-        return self._pack(value, default=plain)
+        return self._pack(value, default=plain if self._kind is Any else typed)
 
     def deserialize(self, data: bytes) -> Any:
         """Decode; keys may be whatever they were."""

@@ -7,7 +7,7 @@
 | `UUID`, `Decimal` | text; a `Decimal` keeps its digits |
 | `bytes` | base64 text; in MessagePack, bytes |
 | an `Enum`'s member | its value |
-| `set`, `frozenset` | a list, in an order that depends on nothing but the members |
+| `set`, `frozenset` | a list, if a type says that it is to be a set again; else it is refused |
 | a dataclass, a pydantic or msgspec model | an object with its fields |
 
 `plain` takes one step towards data and leaves the rest to the encoder. `shaped` reads data as a type says: the text in
@@ -56,6 +56,12 @@ def plain(value: Any) -> Any:
         if isinstance(value, kind):
             return write(value)
     return _fields(value)
+
+
+def typed(value: Any) -> Any:
+    """Return data as `plain` does, where a type brings it back: then a set can be a list in between."""
+    is_set = isinstance(value, set | frozenset)
+    return sorted(cast("frozenset[Any]", value), key=repr) if is_set else plain(value)
 
 
 def check_kind(kind: Any, value: Any) -> None:
@@ -208,8 +214,6 @@ _WRITERS: Final[Mapping[type, Writer]] = types.MappingProxyType(
         Decimal: str,
         bytes: lambda value: base64.b64encode(value).decode(),
         Enum: lambda member: member.value,
-        set: lambda items: sorted(items, key=repr),
-        frozenset: lambda items: sorted(items, key=repr),
     }
 )
 _PARSERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(

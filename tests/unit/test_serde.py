@@ -168,7 +168,9 @@ circular: list[Any] = []
 circular.append(circular)
 
 
-@pytest.mark.parametrize("value", [object(), Order, math.nan, math.inf, [-math.inf], "\ud800", {(1, 2): 3}, circular])
+@pytest.mark.parametrize(
+    "value", [{1, 2}, object(), Order, math.nan, math.inf, [-math.inf], "\ud800", {(1, 2): 3}, circular]
+)
 def test_what_json_cannot_say_is_a_validation_error_that_names_the_job_and_the_serde(value: Any) -> None:
     with pytest.raises(ValidationError, match="payload of job 'one' cannot be serialised by JsonSerde") as caught:
         serialize_payload(JsonSerde(), value, "one")
