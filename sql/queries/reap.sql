@@ -129,4 +129,4 @@ select
         where e.awaited and e.action <> 'recovered'
     ) as answered
 from judged as v
-order by v.locked_until
+order by v.locked_until, v.seq
