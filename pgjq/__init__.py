@@ -27,6 +27,7 @@ from pgjq.open import open_storage
 from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
 from pgjq.serde import JsonSerde, Serde
+from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 from pgjq.worker.run import AsyncJob, Job
@@ -42,6 +43,7 @@ __all__ = [
     "Discard",
     "EnqueueResult",
     "Event",
+    "FileStorage",
     "Job",
     "JobCancelledError",
     "JobError",

@@ -1,0 +1,222 @@
+"""A process's view of the jobs in a directory: the model in memory, kept up to date by the journal.
+
+An operation is done under the directory's lock: read what others appended, let the model decide, append what it
+changed as one line, let go of the lock, and sync. One rule holds for every answer: **it leaves only when all that it
+is built on is on the disk.** Syncing happens outside the lock, so that the operations of other threads and processes
+gather meanwhile and share the next one; see `journal` for why that is safe.
+
+What each failure does:
+
+* A process dies at any point: the kernel lets go of its lock; a line that is not whole is cut off by the next one.
+* The line cannot be written (disk full, limit reached): it is cut off, the model is thrown away and read again when
+  it is next needed, and the caller gets the error. Nothing has changed.
+* Syncing fails: the caller gets the error and does not know; everything is written anew before anything else happens.
+* Lines are damaged: the others count, the file is kept aside, and a new one is written from what is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pgjq.errors import StorageError
+from pgjq.storage.file import disk, lines
+from pgjq.storage.file.failures import translated
+from pgjq.storage.file.journal import Journal
+from pgjq.storage.file.mutex import Mutex
+from pgjq.storage.model.jobs import Jobs
+from pgjq.storage.model.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from pgjq.storage.file.layout import Layout
+    from pgjq.storage.file.lines import Entry
+    from pgjq.storage.model.audience import Audience
+
+R = TypeVar("R")
+
+# A journal is written anew when it has grown by as much as it was, so that all of it costs twice what is written.
+LEAST, GROWTH = 4 << 20, 3
+CHUNK = 500
+
+logger = logging.getLogger("pgjq")
+
+
+class Replica:
+    """The jobs of a directory, as this process knows them."""
+
+    def __init__(self, layout: Layout, clock: Callable[[], datetime], audience: Audience) -> None:
+        self._layout = layout
+        self._clock = clock
+        self._audience = audience
+        self._mutex = Mutex(layout.lock)
+        self._journal: Journal | None = None
+        self._jobs = Jobs()
+        self._limit = LEAST
+        self._closed = False
+
+    def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> tuple[R, bool]:
+        """Do an operation; say whether it told anything that other processes may be waiting for."""
+        with translated(self._layout.directory):
+            with self._mutex:
+                self._check_open()
+                journal = self._catch_up()
+                answer, news = self._perform(journal, verb)
+                journal = self._shorten(journal)
+                end = journal.end
+            if durable:
+                journal.sync(end)
+        return answer, news
+
+    def follow(self) -> None:
+        """Learn what others did, if there is anything, and tell it here."""
+        if self._has_news():
+            self.do(lambda _: None, durable=False)
+
+    def _has_news(self) -> bool:
+        """Look without the lock: the worst that can come of it is another look."""
+        journal = self._journal
+        try:
+            return journal is None or journal.state != (True, journal.end)
+        except OSError:  # Another thread has just closed it, to open another.
+            return True
+
+    def close(self) -> None:
+        """Close the files; who is inside an operation finishes it first."""
+        with self._mutex:
+            self._closed = True
+            self._drop()
+        self._mutex.close()
+
+    def abandon(self) -> None:
+        """Close the files in a forked child, where the locks in memory may be held by threads that are not here."""
+        for held in (self._journal, self._mutex):
+            if held is not None:
+                held.abandon()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "this storage has been closed"
+            raise StorageError(message)
+
+    def _perform(self, journal: Journal, verb: Callable[[Jobs], R]) -> tuple[R, bool]:
+        jobs = self._jobs
+        jobs.begin(self._clock())
+        try:
+            answer = verb(jobs)
+            if jobs.changes:
+                journal.append(lines.write(jobs.now, jobs.changes))
+        except BaseException:
+            self._drop()  # What the model knows and the journal does not has not happened.
+            raise
+        self._tell()
+        return answer, bool(jobs.awake) or any(change.event for change in jobs.changes)
+
+    def _tell(self) -> None:
+        """Tell this process what changed. A notice may be early: whoever acts on it looks, and looking waits."""
+        if self._jobs.awake:
+            self._audience.wake(self._jobs.awake)
+        if self._audience.listens:
+            self._audience.tell(self._jobs.events())
+
+    def _drop(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+        self._jobs = Jobs()
+
+    def _catch_up(self) -> Journal:
+        """Read what others appended, follow the journal if it was replaced, and mend what is broken."""
+        journal = self._journal
+        if journal is not None:
+            current, size = journal.state
+            if current and size == journal.end and not journal.is_suspect:
+                return journal
+            self._read(journal)
+            if not current or size < journal.end:
+                self._drop()
+                journal = None
+        if journal is None:
+            journal = self._load()
+        return self._mend(journal)
+
+    def _load(self) -> Journal:
+        self._layout.prepare()
+        if not self._layout.journal.exists():
+            disk.replace(self._layout.journal, [lines.header(0)])
+        self._journal = journal = Journal(self._layout.journal)
+        for content in journal.read():
+            self._take(content)
+        self._limit = max(LEAST, GROWTH * journal.end)
+        self._audience.wake_all()
+        return journal
+
+    def _read(self, journal: Journal) -> None:
+        for content in journal.read():
+            self._take(content)
+            self._tell()
+
+    def _take(self, content: dict[str, Any]) -> None:
+        """Make the changes of a line again."""
+        if "journal" in content:
+            self._take_header(content)
+            return
+        at, entries = lines.read(content)
+        self._jobs.begin(at)
+        for entry in entries:
+            self._apply(entry)
+
+    def _take_header(self, content: dict[str, Any]) -> None:
+        if content["journal"] != lines.FORMAT:
+            self._drop()
+            message = f"{self._layout.journal} was written by another version of pgjq, which this one cannot read"
+            raise StorageError(message)
+        self._jobs.last_seq = content["last_seq"]
+
+    def _apply(self, entry: Entry) -> None:
+        jobs, record = self._jobs, self._jobs.records.get(entry.seq)
+        match entry.fields:
+            case None if record is not None:
+                jobs.forget(record)
+            case dict() as values if record is not None:
+                jobs.change(record, entry.event, entry.facts, **values)
+            case {"queue": _} as values:
+                jobs.add(Record(seq=entry.seq, **{"settings": lines.USUAL, **values}), entry.event)
+            case _:
+                return  # A change of a job that was lost with a damaged line.
+
+    def _mend(self, journal: Journal) -> Journal:
+        if journal.damaged:
+            self._layout.keep_aside(self._layout.journal, "lines of it are damaged; the others count")
+        elif journal.torn:
+            journal.cut()
+        return self._rewrite() if journal.damaged or journal.is_suspect else journal
+
+    def _shorten(self, journal: Journal) -> Journal:
+        """Write the journal anew if it has become long; if that cannot be done now, try again when it is longer."""
+        if journal.end < self._limit:
+            return journal
+        try:
+            return self._rewrite()
+        except OSError as error:
+            logger.warning("the journal could not be shortened", exc_info=error)
+            self._limit *= 2
+            return journal
+
+    def _rewrite(self) -> Journal:
+        size = disk.replace(self._layout.journal, self._snapshot())
+        new = Journal(self._layout.journal)
+        new.reach(size)
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = new
+        self._limit = max(LEAST, GROWTH * size)
+        return new
+
+    def _snapshot(self) -> Iterator[bytes]:
+        yield lines.header(self._jobs.last_seq)
+        now, records = self._clock(), list(self._jobs.records.values())
+        for start in range(0, len(records), CHUNK):
+            yield lines.write_records(now, records[start : start + CHUNK])
