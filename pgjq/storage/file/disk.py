@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after the power failed."""
+"""Files that are there whole or not at all, also after the power failed. All of it happens under the directory's lock."""
 
 from __future__ import annotations
 
@@ -22,21 +22,39 @@ def write_all(fd: int, data: bytes) -> None:
 
 def replace(path: Path, parts: Iterable[bytes]) -> int:
     """Put a new file in the place of another in one step, and return its size."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    new = temporary(path)
+    size = _write(new, parts)
+    new.rename(path)
+    sync_directory(path.parent)
+    return size
+
+
+def create(path: Path, parts: Iterable[bytes]) -> None:
+    """Make a file in one step; FileExistsError if there is one."""
+    new = temporary(path)
+    _write(new, parts)
+    path.hardlink_to(new)
+    new.unlink()
+    sync_directory(path.parent)
+
+
+def temporary(path: Path) -> Path:
+    """Name what will become a file. The next one to write the same file finds the remains, and overwrites them."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def _write(path: Path, parts: Iterable[bytes]) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         for part in parts:
             write_all(fd, part)
         os.fsync(fd)
-        size = os.fstat(fd).st_size
-        os.rename(new, path)
+        return os.fstat(fd).st_size
     except BaseException:
-        new.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
     finally:
         os.close(fd)
-    sync_directory(path.parent)
-    return size
 
 
 def sync_directory(path: Path) -> None:

@@ -19,8 +19,6 @@ logger = logging.getLogger("pgjq")
 
 STRANGE = frozenset(("lost+found",))
 FOLDERS = {"workers": ".worker", "leaders": ".lock", "notifications": ".notify"}
-TEMPORARY = ".tmp"
-ABANDONED = 60.0  # Seconds: no file takes longer to write.
 
 
 class Layout:
@@ -45,12 +43,13 @@ class Layout:
         for name in (*FOLDERS, self.aside.name):
             (self.directory / name).mkdir(exist_ok=True)
         disk.sync_directory(self.directory.parent)
-        for path in foreign:
-            self._put_away(path)
         for name, suffix in FOLDERS.items():
-            for path in self._visible(self.directory / name):
-                if path.suffix != suffix:
-                    self._put_away(path)
+            folder = self.directory / name
+            foreign += [path for path in self._visible(folder) if path.suffix != suffix]
+            for remains in folder.glob(".*.tmp"):
+                remains.unlink()
+        for path in foreign:
+            self.move_aside(path, "this is none of pgjq's files")
 
     def keep_aside(self, path: Path, why: str) -> None:
         """Keep a second name for a file that is about to be replaced, and say so."""
@@ -63,12 +62,6 @@ class Layout:
         kept = self._aside(path)
         path.rename(kept)
         logger.warning("%s: %s; moved to %s", path, why, kept)
-
-    def _put_away(self, path: Path) -> None:
-        if path.suffix != TEMPORARY:
-            self.move_aside(path, "this is none of pgjq's files")
-        elif path.stat().st_mtime < time.time() - ABANDONED:
-            path.unlink(missing_ok=True)
 
     def _aside(self, path: Path) -> Path:
         return self.aside / f"{path.name}.{time.time_ns():x}"

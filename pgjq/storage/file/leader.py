@@ -10,7 +10,6 @@ office whose owner is gone is not vacant for as long as the clock was wrong.
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,9 +44,9 @@ class Leaders:
             return False
         mine = Office(candidate, now + timedelta(seconds=ttl), ttl)
         if office is None:
-            _create(path, mine)
+            disk.create(path, _text(mine))
         else:
-            _write(path, mine)
+            disk.replace(path, _text(mine))
         return True
 
     def resign(self, role: str, candidate: str, now: datetime) -> None:
@@ -63,9 +62,7 @@ class Leaders:
     def _read(self, path: Path, now: datetime) -> Office | None:
         try:
             content = json.loads(path.read_bytes())
-            office = Office(
-                content["owner"], datetime.fromisoformat(content["expires_at"]), float(content["ttl"])
-            )
+            office = Office(content["owner"], datetime.fromisoformat(content["expires_at"]), float(content["ttl"]))
             latest = now + timedelta(seconds=office.ttl)
         except FileNotFoundError:
             return None
@@ -74,20 +71,10 @@ class Leaders:
             return None
         if office.expires_at > latest:
             office = office._replace(expires_at=latest)
-            _write(path, office)
+            disk.replace(path, _text(office))
         return office
 
 
-def _create(path: Path, office: Office) -> None:
-    """Create the file, whole, and only if there is none."""
-    new = path.with_suffix(f".{os.getpid()}.tmp")
-    _write(new, office)
-    try:
-        os.link(new, path)
-    finally:
-        new.unlink()
-
-
-def _write(path: Path, office: Office) -> None:
+def _text(office: Office) -> list[bytes]:
     content = {"owner": office.owner, "expires_at": office.expires_at.isoformat(), "ttl": office.ttl}
-    disk.replace(path, [json.dumps(content).encode()])
+    return [json.dumps(content).encode()]
