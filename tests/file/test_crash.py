@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,17 +48,6 @@ def mother() -> Iterator[Mother]:
         process.stdin.close()
 
 
-@pytest.fixture
-def memory_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk that syncs at once: a kernel that goes on forgets nothing, whatever was synced."""
-    shared = Path("/dev/shm")  # noqa: S108
-    if not shared.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=shared) as directory:
-        yield Path(directory)
-
-
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
     """What can be seen before the first step and after each, by the reference model."""
@@ -97,3 +85,31 @@ def check(directory: Path, expected: list[Any], answered: int) -> None:
     story.enqueue("z")
     assert look(storage)[-1].id == "z"
     storage.close()
+
+
+def test_a_journal_cut_at_any_byte_is_the_story_up_to_a_step(expected: list[Any], memory_disk: Path) -> None:
+    """What a power failure leaves of a journal is a beginning of it."""
+    clock = ManualClock()
+    storage = FileStorage(memory_disk / "whole", clock=clock)
+    for step in Story(storage, clock).steps:
+        step()
+    storage.close()
+    whole = (memory_disk / "whole" / "journal").read_bytes()
+    reached = 0
+    for length in range(len(whole.splitlines()[0]) + 1, len(whole), 37):
+        found = look_at(memory_disk / str(length), whole[:length])
+        assert found in expected[reached:]
+        reached = expected.index(found)
+    assert reached >= len(expected) - 5
+
+
+def look_at(directory: Path, journal: bytes) -> Any:
+    directory.mkdir()
+    (directory / "journal").write_bytes(journal)
+    clock = ManualClock()
+    clock.advance(31)
+    storage = FileStorage(directory, clock=clock)
+    try:
+        return look(storage)
+    finally:
+        storage.close()

@@ -26,17 +26,17 @@ class Mutex:
     """The lock of a directory. Threads take turns before they ask the kernel."""
 
     def __init__(self, path: Path) -> None:
+        self.turn = threading.Lock()
         self._path = path
-        self._turn = threading.Lock()
         self._fd: int | None = None
 
     def __enter__(self) -> None:
-        if not self._turn.acquire(timeout=PATIENCE):
+        if not self.turn.acquire(timeout=PATIENCE):
             raise self._refusal()
         try:
             self._lock()
         except BaseException:
-            self._turn.release()
+            self.turn.release()
             raise
 
     def __exit__(self, *exc: object) -> None:
@@ -44,7 +44,7 @@ class Mutex:
             if self._fd is not None:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         finally:
-            self._turn.release()
+            self.turn.release()
 
     def close(self) -> None:
         """Close the file; in a forked child that leaves the parent's lock alone."""

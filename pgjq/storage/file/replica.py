@@ -60,6 +60,7 @@ class Replica:
     def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> tuple[R, bool]:
         """Do an operation; say whether it told anything that other processes may be waiting for."""
         with translated(self._layout.directory):
+            self._check_open()
             with self._mutex:
                 self._check_open()
                 journal = self._catch_up()
@@ -85,10 +86,10 @@ class Replica:
 
     def close(self) -> None:
         """Close the files; who is inside an operation finishes it first."""
-        with self._mutex:
+        with self._mutex.turn:
             self._closed = True
             self._drop()
-        self._mutex.close()
+            self._mutex.close()
 
     def abandon(self) -> None:
         """Close the files in a forked child, where the locks in memory may be held by threads that are not here."""
