@@ -13,6 +13,8 @@ What it promises, whenever a process or the machine ends:
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -34,9 +36,9 @@ class Journal:
         self.end = 0
         self.torn = False  # There is something after the last whole line.
         self.damaged = False  # There was something between whole lines.
+        self.is_suspect = False  # The disk failed to take something that may look as if it had been taken.
         self._path = path
         self._synced = 0
-        self._suspect = False
         self._closed = False
         self._syncing = threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -47,11 +49,6 @@ class Journal:
         """Whether it is the journal still, and its size."""
         found = os.fstat(self._fd)
         return found.st_nlink > 0, found.st_size
-
-    @property
-    def is_suspect(self) -> bool:
-        """Whether the disk failed to take something that may look as if it had been taken."""
-        return self._suspect
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Read the lines that are new, and take note of what is no line."""
@@ -92,29 +89,35 @@ class Journal:
     def sync(self, end: int) -> None:
         """Make everything last up to `end`. Of threads that come at the same time, one does it for all."""
         with self._syncing:
-            if self._closed or self._synced >= end:
-                return  # A journal that was replaced was synced in its new form.
-            reached = self.end
-            try:
-                disk.sync_data(self._fd)
-            except OSError:
-                # The kernel forgets such a failure; a later success would say nothing about these lines.
-                self._suspect = True
-                raise
-            self._synced = reached
+            if self._synced < end:
+                self._sync()
+
+    def _sync(self) -> None:
+        if self._closed:
+            raise OSError(errno.EIO, "the disk failed while this was on its way to it")
+        reached = self.end
+        try:
+            disk.sync_data(self._fd)
+        except OSError:
+            # The kernel forgets such a failure; a later success would say nothing about these lines.
+            self.is_suspect = True
+            raise
+        self._synced = reached
 
     def reach(self, end: int) -> None:
-        """Take as read and synced what was written as a whole."""
+        """Take as read and synced what is on the disk in some other way."""
         self.end = self._synced = end
 
+    def close(self) -> None:
+        """Sync what others may be waiting for, and close the file."""
+        with self._syncing, contextlib.suppress(OSError):
+            if not self._closed and self._synced < self.end:
+                self._sync()
+        with self._syncing:
+            self.abandon()
+            self._closed = True
+
     def abandon(self) -> None:
-        """Close the file in a forked child."""
+        """Close the file; in a forked child, nothing else."""
         if not self._closed:
             os.close(self._fd)
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._syncing:
-            if not self._closed:
-                self._closed = True
-                os.close(self._fd)

@@ -2,7 +2,8 @@
 
 It is a checksum, a space, a JSON object and a newline. `at` is the moment of the operation; `jobs` has one entry for
 each change, in order: `[seq, fields, event, facts]`. `fields` are a job's new values, all that are not as usual for a
-job that was added, and null for one that is gone. JSON writes no newline, so a line that is whole ends at the first
+job that was added, and null for one that is gone. A journal that was written anew begins with jobs as they were then,
+under `records` instead. JSON writes no newline, so a line that is whole ends at the first
 one, and a reader finds its way again behind a line that is damaged.
 """
 
@@ -54,9 +55,9 @@ def unseal(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def header(last_seq: int) -> bytes:
-    """Write the first line: what this file is, and how far numbers have been given out."""
-    return seal({"journal": FORMAT, "last_seq": last_seq})
+def header(generation: int, last_seq: int) -> bytes:
+    """Write the first line: what this file is, how often it was replaced, how far numbers have been given out."""
+    return seal({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
 
 
 def write(at: datetime, changes: Iterable[Change]) -> bytes:
@@ -66,12 +67,12 @@ def write(at: datetime, changes: Iterable[Change]) -> bytes:
 
 def write_records(at: datetime, records: Iterable[Record]) -> bytes:
     """Write down jobs as they are."""
-    return seal({"at": at.isoformat(), "jobs": [[record.seq, _whole(record)] for record in records]})
+    return seal({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
 
 
 def read(content: dict[str, Any]) -> tuple[datetime, list[Entry]]:
-    """Read an operation."""
-    entries = [Entry(*entry) for entry in content["jobs"]]
+    """Read an operation, or jobs as they were."""
+    entries = [Entry(*entry) for entry in content.get("jobs") or content["records"]]
     return datetime.fromisoformat(content["at"]), [e._replace(fields=_decode(e.fields)) for e in entries]
 
 

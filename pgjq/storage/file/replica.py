@@ -54,6 +54,8 @@ class Replica:
         self._mutex = Mutex(layout.lock)
         self._journal: Journal | None = None
         self._jobs = Jobs()
+        self._generation = 0
+        self._heard: tuple[int, int] | None = None  # Up to where this process has been told of what happened.
         self._limit = LEAST
         self._closed = False
 
@@ -109,6 +111,7 @@ class Replica:
             answer = verb(jobs)
             if jobs.changes:
                 journal.append(lines.write(jobs.now, jobs.changes))
+                self._heard = self._generation, journal.end
         except BaseException:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
@@ -137,6 +140,7 @@ class Replica:
                 return journal
             self._read(journal)
             if not current or size < journal.end:
+                journal.reach(journal.end)  # Whoever put another in its place synced that.
                 self._drop()
                 journal = None
         if journal is None:
@@ -146,28 +150,23 @@ class Replica:
     def _load(self) -> Journal:
         self._layout.prepare()
         if not self._layout.journal.exists():
-            disk.replace(self._layout.journal, [lines.header(0)])
-        self._journal = journal = Journal(self._layout.journal)
-        for content in journal.read():
-            self._take(content)
-        self._limit = max(LEAST, GROWTH * journal.end)
+            disk.replace(self._layout.journal, [lines.header(1, 0)])
+        self._journal = Journal(self._layout.journal)
+        self._read(self._journal)
+        self._limit = max(LEAST, GROWTH * self._journal.end)
         self._audience.wake_all()
-        return journal
+        return self._journal
 
     def _read(self, journal: Journal) -> None:
+        """Read what is new, and tell what of it was not told yet; what was there when this process came is no news."""
         for content in journal.read():
+            if "journal" in content:
+                self._take_header(content)
+                continue
             self._take(content)
-            self._tell()
-
-    def _take(self, content: dict[str, Any]) -> None:
-        """Make the changes of a line again."""
-        if "journal" in content:
-            self._take_header(content)
-            return
-        at, entries = lines.read(content)
-        self._jobs.begin(at)
-        for entry in entries:
-            self._apply(entry)
+            if "jobs" in content and self._heard is not None and (self._generation, journal.end) > self._heard:
+                self._tell()
+        self._heard = self._generation, journal.end
 
     def _take_header(self, content: dict[str, Any]) -> None:
         if content["journal"] != lines.FORMAT:
@@ -175,6 +174,16 @@ class Replica:
             message = f"{self._layout.journal} was written by another version of pgjq, which this one cannot read"
             raise StorageError(message)
         self._jobs.last_seq = content["last_seq"]
+        self._generation = content["generation"]
+        if self._heard is not None and self._generation > self._heard[0] + 1:
+            self._audience.miss()  # A whole journal was written and replaced while this process slept.
+
+    def _take(self, content: dict[str, Any]) -> None:
+        """Make the changes of a line again."""
+        at, entries = lines.read(content)
+        self._jobs.begin(at)
+        for entry in entries:
+            self._apply(entry)
 
     def _apply(self, entry: Entry) -> None:
         jobs, record = self._jobs, self._jobs.records.get(entry.seq)
@@ -210,14 +219,17 @@ class Replica:
         size = disk.replace(self._layout.journal, self._snapshot())
         new = Journal(self._layout.journal)
         new.reach(size)
+        self._generation += 1
+        self._heard = self._generation, size
         if self._journal is not None:
+            self._journal.reach(self._journal.end)  # All of it is on the disk, in its new form.
             self._journal.close()
         self._journal = new
         self._limit = max(LEAST, GROWTH * size)
         return new
 
     def _snapshot(self) -> Iterator[bytes]:
-        yield lines.header(self._jobs.last_seq)
+        yield lines.header(self._generation + 1, self._jobs.last_seq)
         now, records = self._clock(), list(self._jobs.records.values())
         for start in range(0, len(records), CHUNK):
             yield lines.write_records(now, records[start : start + CHUNK])

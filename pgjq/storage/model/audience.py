@@ -37,6 +37,12 @@ class Audience:
                     if queue in (None, event.queue):
                         box.put(event)
 
+    def miss(self) -> None:
+        """Have subscribers know that something happened which nobody can tell any more."""
+        with self._lock:
+            for _, box in self._subscribers:
+                box.dropped += 1
+
     def wake(self, queues: Iterable[str]) -> None:
         """Wake those who sleep on these queues."""
         with self._lock:
