@@ -68,7 +68,7 @@ class MemoryStorage:
                 message = "this storage has been closed"
                 raise StorageError(message)
             jobs = self.jobs
-            jobs.begin(self.clock())
+            jobs.begin(self.clock(), noting=self.audience.listens)
             answer = verb(jobs)
             if jobs.awake:
                 self.audience.wake(jobs.awake)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from pgjq.job import JobError
-from pgjq.options import USUAL, JobOptions, Settings
+from pgjq.options import PLAIN, USUAL, JobOptions, Settings
 from pgjq.storage.model.record import Record
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _encode_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _decode_settings(written: dict[str, Any]) -> Settings:
-    options = written.pop("options", {})
-    return Settings(**written, options=JobOptions(**options))
+    options = written.pop("options", None)
+    return Settings(**written, options=JobOptions(**options) if options else PLAIN)
 
 
 def _encode_error(error: JobError) -> list[str | None]:

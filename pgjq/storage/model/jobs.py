@@ -47,14 +47,16 @@ class Jobs:
         self.processing: dict[int, Record] = {}
         self.changes: list[Change] = []
         self.awake: set[str] = set()  # Queues that got something to claim.
+        self._noting = True
         self._ready: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._waiting: list[tuple[datetime, int]] = []
 
-    def begin(self, now: datetime) -> None:
-        """Start an operation."""
+    def begin(self, now: datetime, *, noting: bool = True) -> None:
+        """Start an operation; without anybody who wants to know its changes, they need not be noted."""
         self.now = now
         self.changes = []
         self.awake = set()
+        self._noting = noting
 
     def events(self) -> Iterator[Event]:
         """Tell what the operation did."""
@@ -69,7 +71,8 @@ class Jobs:
         if not record.superseded:
             self.by_id[record.queue, record.id] = record
         self._file(record)
-        self.changes.append(Change(record, NOTHING, event, None, added=True))
+        if self._noting:
+            self.changes.append(Change(record, NOTHING, event, None, added=True))
 
     def change(
         self,
@@ -83,7 +86,8 @@ class Jobs:
             setattr(record, name, value)
         if "state" in fields:
             self._file(record)
-        self.changes.append(Change(record, fields, event, facts))
+        if self._noting:
+            self.changes.append(Change(record, fields, event, facts))
 
     def forget(self, record: Record) -> None:
         """Remove a job and, if it is still its own, its id."""
@@ -91,7 +95,8 @@ class Jobs:
         self.processing.pop(record.seq, None)
         if self.by_id.get((record.queue, record.id)) is record:
             del self.by_id[record.queue, record.id]
-        self.changes.append(Change(record, None))
+        if self._noting:
+            self.changes.append(Change(record, None))
 
     def _file(self, record: Record) -> None:
         """Put a job where claims, promotion or reapers will find it. What is left elsewhere is passed over there."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from pgjq.job import JobError
 from pgjq.lease import Stall, judge
+from pgjq.options import PLAIN
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from pgjq.job import State
     from pgjq.lease import LeasePolicy
+    from pgjq.options import JobOptions
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
     from pgjq.storage.model.jobs import Jobs
@@ -28,21 +30,37 @@ if TYPE_CHECKING:
 IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
 
 
+class Terms(NamedTuple):
+    """For how long a claim made now holds a job: as the job asks for, else as the worker's policy says."""
+
+    lease_seconds: float | None
+    expire_seconds: float | None
+    locked_until: datetime | None
+    expire_at: datetime | None
+
+    @classmethod
+    def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> Terms:
+        """Settle the terms."""
+        lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
+        expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
+        expire_at = later(now, expire)
+        return cls(lease, expire, earlier(later(now, lease), expire_at), expire_at)
+
+
 def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
     jobs.promote()
+    usual = Terms.of(PLAIN, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
         while len(taken) < limit and (record := jobs.first(queue)) is not None:
-            taken.append(_claim(jobs, record, worker, policy))
+            options = record.settings.options
+            terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)
+            taken.append(_claim(jobs, record, worker, policy, terms))
     return taken
 
 
-def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy) -> Claimed:
-    options = record.settings.options
-    lease_seconds = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
-    expire_seconds = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
-    expire_at = later(jobs.now, expire_seconds)
+def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy, terms: Terms) -> Claimed:
     jobs.change(
         record,
         "processing",
@@ -51,9 +69,9 @@ def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy) -> Clai
         attempts=record.attempts + 1,
         worker=worker,
         started_at=jobs.now,
-        lease_seconds=lease_seconds,
-        expire_at=expire_at,
-        locked_until=earlier(later(jobs.now, lease_seconds), expire_at),
+        lease_seconds=terms.lease_seconds,
+        expire_at=terms.expire_at,
+        locked_until=terms.locked_until,
         max_stalled=policy.max_stalled,
         reap_exhausted=policy.reap_exhausted,
     )
@@ -63,10 +81,10 @@ def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy) -> Clai
         record.attempts,
         record.max_attempts,
         record.created_at,
-        lease_seconds,
-        expire_seconds,
+        terms.lease_seconds,
+        terms.expire_seconds,
         record.checkpoint,
-        options,
+        record.settings.options,
     )
 
 
