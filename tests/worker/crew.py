@@ -136,7 +136,7 @@ def serve(conninfo: str, handler: str, name: str) -> None:
     """Be a worker until a signal comes."""
     for noise in ("pgjq", "psycopg"):
         logging.getLogger(noise).setLevel(logging.CRITICAL)
-    storage = open_storage(conninfo) if conninfo.startswith("file:") else PostgresStorage(conninfo)
+    storage = open_storage(conninfo) if "://" in conninfo else PostgresStorage(conninfo)
     queue = Queue(name, storage=storage, concurrency=4, lease_policy=POLICY, block_timeout=0.5)
     queue.on("error", lambda _error: None)  # Errors are what these tests make.
     queue.execute(HANDLERS[handler])
