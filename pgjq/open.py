@@ -47,7 +47,9 @@ def open_storage(url: str) -> Storage:
 def _directory(parts: SplitResult) -> str:
     """Read a URL of a directory: it is on this machine, and its path is whole."""
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise ValidationError(f"a directory is named with three slashes, as file:///var/lib/jobs, not {parts.geturl()!r}")
+        raise ValidationError(
+            f"a directory is named with three slashes, as file:///var/lib/jobs, not {parts.geturl()!r}"
+        )
     if parts.query or parts.fragment:
         raise ValidationError("a directory has no options; write %3F for ? and %23 for # in its name")
     return unquote(parts.path)

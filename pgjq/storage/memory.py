@@ -33,7 +33,16 @@ WORKER_LAPSES = timedelta(seconds=60)
 class MemoryStorage:
     """Jobs in this process's memory. `clock` returns an aware datetime, for tests that move time."""
 
-    promises = Promises(durable=False, processes=False, machines=False, transactions=False, leader_election=False)
+    promises = Promises(
+        durable=False,
+        processes=False,
+        machines=False,
+        transactions=False,
+        leader_election=False,
+        notice="at once",
+        clock="this process's, or `clock=`",
+        url="`memory:`",
+    )
 
     def __init__(self, *, clock: Callable[[], datetime] | None = None) -> None:
         self.clock = clock or _now

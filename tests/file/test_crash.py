@@ -1,4 +1,4 @@
-"""A process is killed at every call that a storage makes to the operating system: an operation is done, or it is not."""
+"""A process is killed at every call it makes to the operating system: an operation is done, or it is not."""
 
 from __future__ import annotations
 

@@ -18,10 +18,11 @@ import pytest
 from pgjq import Client, FileStorage, LeasePolicy, Queue, StorageUnavailableError, Worker, open_storage
 from pgjq.blocking import drive
 from pgjq.storage.file import bell, disk, mutex
-from pgjq.testing import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pgjq.testing import ManualClock
 
 ROOT = Path(__file__).parents[2]
 POLICY = LeasePolicy(lease=30, heartbeat=10)

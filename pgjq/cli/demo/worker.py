@@ -1,4 +1,4 @@
-"""What runs in a worker's process. It ends when its standard input does: whoever started it closed it, or is no more."""
+"""What runs in a worker's process, until its standard input ends: whoever started it closed it, or is no more."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pgjq.cli.demo.assignment import Assignment
 from pgjq.cli.demo.place import open_place
 from pgjq.cli.demo.squares import make_queue
 from pgjq.errors import PgjqError
+
+
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which then dismisses its workers.
     storage = open_place(os.environ["PGJQ_URL"])

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after the power failed. All of it happens under the directory's lock."""
+"""Files that are there whole or not at all, also after a power failure; written under the directory's lock."""
 
 from __future__ import annotations
 

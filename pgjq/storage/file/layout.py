@@ -10,10 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgjq.errors import StorageError
 from pgjq.storage.file import disk
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger("pgjq")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,7 +81,9 @@ def _entry(change: Change) -> list[Any]:
     values = _whole(record) if change.added else None if change.fields is None else _encode(change.fields)
     if change.event is None:
         return [record.seq, values]
-    return [record.seq, values, change.event] if change.facts is None else [record.seq, values, change.event, change.facts]
+    return (
+        [record.seq, values, change.event] if change.facts is None else [record.seq, values, change.event, change.facts]
+    )
 
 
 def _whole(record: Record) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgjq.errors import StorageError
+from pgjq.options import USUAL
 from pgjq.storage.file import disk, lines
 from pgjq.storage.file.failures import translated
 from pgjq.storage.file.journal import Journal
@@ -193,7 +194,8 @@ class Replica:
             case dict() as values if record is not None:
                 jobs.change(record, entry.event, entry.facts, **values)
             case {"queue": _} as values:
-                jobs.add(Record(seq=entry.seq, **{"settings": lines.USUAL, **values}), entry.event)
+                values.setdefault("settings", USUAL)
+                jobs.add(Record(seq=entry.seq, **values), entry.event)
             case _:
                 return  # A change of a job that was lost with a damaged line.
 

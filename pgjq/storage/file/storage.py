@@ -49,7 +49,16 @@ class FileStorage:
     tests that move time; all who use the directory must go by the same one.
     """
 
-    promises = Promises(durable=True, processes=True, machines=False, transactions=False, leader_election=True)
+    promises = Promises(
+        durable=True,
+        processes=True,
+        machines=False,
+        transactions=False,
+        leader_election=True,
+        notice="within a millisecond; where there are no named pipes, 20 ms",
+        clock="the machine's, or `clock=`",
+        url="`file:///directory`",
+    )
 
     def __init__(self, directory: str | os.PathLike[str], *, clock: Callable[[], datetime] | None = None) -> None:
         try:
