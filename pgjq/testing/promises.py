@@ -8,21 +8,18 @@ from __future__ import annotations
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pgjq.storage.base import Promises
 from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-STORAGES: tuple[type, ...] = (PostgresStorage, FileStorage, MemoryStorage)
+STORAGES: tuple[Any, ...] = (PostgresStorage, FileStorage, MemoryStorage)
 BEGIN, END = "<!-- made from what storages declare -->\n", "<!-- end -->\n"
 
 
-def table(storages: Sequence[type] = STORAGES) -> str:
+def table(*storages: Any) -> str:
     """Draw the table: a row for each promise, a column for each storage."""
     rows = [["promise", "means", *(f"`{storage.__name__}`" for storage in storages)]]
     rows.append(["---"] * len(rows[0]))
@@ -36,7 +33,7 @@ def replaced(page: str) -> str:
     """Return a page with the table as it should be."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    return f"{before}{BEGIN}{table(*STORAGES)}{END}{after}"
 
 
 def _word(declared: bool | str) -> str:  # noqa: FBT001  (what a storage declared)

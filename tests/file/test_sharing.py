@@ -165,6 +165,22 @@ def test_a_bell_of_a_dead_process_is_taken_down(storage: FileStorage) -> None:
     assert not dead.exists()
 
 
+def test_a_file_that_is_no_bell_is_not_written_to(storage: FileStorage) -> None:
+    Client(storage).enqueue("q", "a", 1)
+    foreign = storage.layout.notifications / "3-foreign.notify"
+    foreign.write_text("")
+    Client(storage).enqueue("q", "b", 1)
+    assert foreign.read_text() == ""
+
+
+def test_a_bell_that_is_being_hung_up_is_left_alone(storage: FileStorage) -> None:
+    Client(storage).enqueue("q", "a", 1)
+    hidden = storage.layout.notifications / ".2-new.notify"
+    os.mkfifo(hidden)
+    Client(storage).enqueue("q", "b", 1)
+    assert hidden.exists()
+
+
 def test_a_lock_that_nobody_gives_back_is_an_error_and_no_hang(
     storage: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KILLS, STOPS = 50, 10
 WORKERS = 4
 LOW, MORE = 50, 100
+BULK = "x" * 10_000  # So that the journal becomes long, and is written anew under way.
 
 
 class Scene:
@@ -34,7 +35,7 @@ class Scene:
         while True:
             stats = self.client.get_queue_stats("q")
             if stats.ready < LOW:
-                jobs = [NewJob(str(self.enqueued + n), None, max_attempts=1000) for n in range(MORE)]
+                jobs = [NewJob(str(self.enqueued + n), BULK, max_attempts=1000) for n in range(MORE)]
                 self.client.enqueue_many("q", jobs)
                 self.enqueued += MORE
             if stats.completed >= goal:
@@ -77,8 +78,10 @@ def check(scene: Scene, directory: Path) -> None:
     assert sorted(int(job.id) for job in jobs) == list(range(scene.enqueued))
     assert all(job.state == "completed" and job.result == job.lease for job in jobs)
     scene.client.close()
-    lines = (directory / "journal").read_bytes().splitlines()
-    assert all(unseal(line) is not None for line in lines)
+    lines = [unseal(line) for line in (directory / "journal").read_bytes().splitlines()]
+    assert None not in lines
+    assert lines[0]
+    assert lines[0]["generation"] > 1
     assert list((directory / "aside").iterdir()) == []
     with Client(FileStorage(directory)) as again:
         assert again.find_jobs("q", limit=10_000) == jobs

@@ -13,6 +13,7 @@ import errno
 import logging
 import os
 import select
+import stat
 import threading
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -31,7 +32,7 @@ def ring(folder: Path) -> None:
     """Ring every bell; what cannot be rung is no trouble of the one who rings."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208  (this is done at every operation, and costs half)
-            if name.endswith(".notify"):
+            if name.endswith(".notify") and not name.startswith("."):
                 _ring(folder / name)
 
 
@@ -43,7 +44,8 @@ def _ring(path: Path) -> None:
             path.unlink(missing_ok=True)
         return
     try:
-        os.write(fd, b"!")
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            os.write(fd, b"!")
     except BlockingIOError:
         return  # It rings already.
     finally:

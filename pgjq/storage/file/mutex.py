@@ -73,7 +73,7 @@ class Mutex:
 
     def _open(self) -> int:
         if self._fd is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         return self._fd
 

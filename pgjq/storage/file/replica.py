@@ -117,7 +117,7 @@ class Replica:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
         self._tell()
-        return answer, bool(jobs.awake) or any(change.event for change in jobs.changes)
+        return answer, any(change.event for change in jobs.changes)
 
     def _tell(self) -> None:
         """Tell this process what changed. A notice may be early: whoever acts on it looks, and looking waits."""
@@ -155,7 +155,7 @@ class Replica:
         self._journal = Journal(self._layout.journal)
         self._read(self._journal)
         self._limit = max(LEAST, GROWTH * self._journal.end)
-        self._audience.wake_all()
+        self._audience.wake()
         return self._journal
 
     def _read(self, journal: Journal) -> None:

@@ -1,7 +1,7 @@
 """Worker files: who is there, for people to see. Nothing that holds jobs depends on them.
 
 A worker has one file, which says what it is; that it was modified lately, by the storage's clock, says that the worker
-lives. Files of workers that fell silent are removed by whoever looks.
+lives. Files of workers that fell silent are removed by whoever looks, and by every worker that is new.
 """
 
 from __future__ import annotations
@@ -52,12 +52,16 @@ class Workers:
         self._layout.workers.mkdir(parents=True, exist_ok=True)
         disk.replace(path, [json.dumps(content).encode()])
         os.utime(path, (now.timestamp(), now.timestamp()))
+        self._lately(now)  # Nobody else may ever look.
 
     def seen(self, running: Counter[str | None], now: datetime) -> list[WorkerInfo]:
         """List those who were seen lately."""
-        found = [w for path in self._layout.workers.glob("[!.]*.worker") if (w := self._look(path, now)) is not None]
-        found.sort(key=lambda w: (w.started_at, w.id))
+        found = sorted(self._lately(now), key=lambda w: (w.started_at, w.id))
         return [WorkerInfo(w.id, w.queues, w.started_at, w.last_seen, running[w.id]) for w in found]
+
+    def _lately(self, now: datetime) -> list[WorkerInfo]:
+        paths = self._layout.workers.glob("[!.]*.worker")
+        return [worker for path in paths if (worker := self._look(path, now)) is not None]
 
     def _look(self, path: Path, now: datetime) -> WorkerInfo | None:
         worker = self._read(path)

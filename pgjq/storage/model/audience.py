@@ -43,16 +43,12 @@ class Audience:
             for _, box in self._subscribers:
                 box.dropped += 1
 
-    def wake(self, queues: Iterable[str]) -> None:
-        """Wake those who sleep on these queues."""
+    def wake(self, queues: Iterable[str] | None = None) -> None:
+        """Wake those who sleep on these queues; by default, have everybody look."""
         with self._lock:
-            for queue in queues:
+            for queue in self._sleepers if queues is None else queues:
                 for box in self._sleepers.get(queue, ()):
                     box.put(None)
-
-    def wake_all(self) -> None:
-        """Have everybody look for themselves."""
-        self.wake(tuple(self._sleepers))
 
     def subscribe(self, queue: str | None, colour: Colour) -> MailSubscription:
         """Listen to one queue or to all."""
