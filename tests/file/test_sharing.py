@@ -284,3 +284,28 @@ def test_an_operation_that_fails_leaves_those_beside_it_on_the_disk(
         storage.replica.do(fail)
     appended.sync(end)
     assert synced == [end]
+
+
+def test_an_answer_leaves_only_when_all_that_it_is_built_on_is_synced(
+    storage: FileStorage, other: FileStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(storage)
+    client.enqueue("q", "a", 1)
+    synced: list[int] = []
+    real = disk.sync_data
+    monkeypatch.setattr(disk, "sync_data", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size)))
+
+    def size() -> int:
+        return storage.layout.journal.stat().st_size
+
+    for call in (
+        lambda: client.enqueue("q", "b", 1),
+        lambda: drive(storage.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY)),
+        lambda: client.cancel("q", "b"),
+    ):
+        call()
+        assert synced.pop() == size()
+    other.replica.do(lambda jobs: jobs.change(jobs.records[1], checkpoint=b"unsynced"), durable=False)
+    assert synced == []
+    client.get_status("q", "a")
+    assert synced == [size()]

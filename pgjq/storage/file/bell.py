@@ -28,11 +28,11 @@ DEAF_FLOOR = 0.02  # The same on a file system that has no named pipes.
 logger = logging.getLogger("pgjq")
 
 
-def ring(folder: Path) -> None:
-    """Ring every bell; what cannot be rung is no trouble of the one who rings."""
+def ring(folder: Path, *, but: str | None = None) -> None:
+    """Ring every bell but one's own; what cannot be rung is no trouble of the one who rings."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208  (this is done at every operation, and costs half)
-            if name.endswith(".notify") and not name.startswith("."):
+            if name.endswith(".notify") and not name.startswith(".") and name != but:
                 _ring(folder / name)
 
 
@@ -62,6 +62,11 @@ class Bell:
         self._fd = self._hang()
         self._thread = threading.Thread(target=self._listen, name="pgjq bell", daemon=True)
         self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """What it hangs under."""
+        return self._path.name
 
     def _hang(self) -> int | None:
         """Make the pipe under a hidden name and open it first, so that it never hangs there without an ear."""

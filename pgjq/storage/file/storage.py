@@ -93,10 +93,15 @@ class FileStorage:
         """Return the blocking operations: there are no connections, and nobody is inside for long."""
         return self._operations["blocking"]
 
+    @property
+    def listens(self) -> bool:
+        """Whether this process is told of what others do."""
+        return self._bell is not None
+
     def listen(self) -> None:
         """Have this process told of what others do, from now on."""
         with self._hanging:
-            if self._bell is None and not self._closed:
+            if not self.listens and not self._closed:
                 self.do(lambda _: None)  # What was there before is no news.
                 with translated(self.layout.directory):
                     self._bell = Bell(self.layout.notifications, self._follow)
@@ -111,7 +116,8 @@ class FileStorage:
         """Do an operation on this thread."""
         answer, news = self.replica.do(verb, durable=durable)
         if news:
-            ring(self.layout.notifications)
+            bell = self._bell
+            ring(self.layout.notifications, but=bell.name if bell is not None else None)
         return answer
 
     def close(self) -> None:
@@ -183,13 +189,13 @@ class FileOperations(ModelOperations):
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         await self._run(self._storage.listen)
-        subscription = self._storage.audience.subscribe(queue, self._colour)
-        await self._glance(lambda _: None)  # What happened before this is no news, and a closed storage says so.
-        return subscription
+        await self._glance(lambda _: None)  # What happened before is no news, and a closed storage says so.
+        return self._storage.audience.subscribe(queue, self._colour)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""
-        await self._run(self._storage.listen)
+        if not self._storage.listens:
+            await self._run(self._storage.listen)
         return await super().wait_for_work(queues, timeout, poll)
 
     async def close(self) -> None:
