@@ -11,6 +11,7 @@ from benchmarks import (
     bulk_enqueue,
     claim,
     pickup,
+    reap,
     release,
     single_enqueue,
     wakeups,
@@ -34,6 +35,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "wakeups": wakeups.measure,
     "worker_throughput": worker_throughput.measure,
     "pickup": pickup.measure,
+    "reap": reap.measure,
     "release": release.measure,
     "worker_memory": worker_memory.measure,
 }

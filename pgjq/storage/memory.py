@@ -79,10 +79,7 @@ class MemoryStorage:
             jobs = self.jobs
             jobs.begin(self.clock(), noting=self.audience.listens)
             answer = verb(jobs)
-            if jobs.awake:
-                self.audience.wake(jobs.awake)
-            if self.audience.listens:
-                self.audience.tell(jobs.events())
+            self.audience.tell(jobs)
             return answer
 
 

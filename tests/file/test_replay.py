@@ -15,6 +15,7 @@ from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snooze
 from pgjq.storage.base import Settlement
 from pgjq.storage.model.record import Record
 from pgjq.testing import ManualClock
+from pgjq.testing.simulation import Story, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +123,11 @@ def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
     assert {job.lease.key for job in order} <= set(expected[0])
     late.close()
     life.close()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_same_seeds_have_the_same_answers_as_in_memory(memory_disk: Path, seed: int) -> None:
+    clock = ManualClock()
+    storage = FileStorage(memory_disk / "jobs", clock=clock)
+    assert Story(seed, storage, clock).play() == play(seed)
+    storage.close()

@@ -152,4 +152,5 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(BLOBS, _decode_bytes),
     "error": lambda written: JobError(*written),
     "settings": _decode_settings,
+    "stalled_on": tuple,
 }

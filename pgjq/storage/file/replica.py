@@ -116,15 +116,9 @@ class Replica:
         except BaseException:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
-        self._tell()
-        return answer, any(change.event for change in jobs.changes)
-
-    def _tell(self) -> None:
-        """Tell this process what changed. A notice may be early: whoever acts on it looks, and looking waits."""
-        if self._jobs.awake:
-            self._audience.wake(self._jobs.awake)
-        if self._audience.listens:
-            self._audience.tell(self._jobs.events())
+        # A notice may be early: whoever acts on it looks, and looking waits for the disk.
+        self._audience.tell(jobs)
+        return answer, any(change.event or change.fields is None for change in jobs.changes)
 
     def _drop(self) -> None:
         if self._journal is not None:
@@ -166,7 +160,7 @@ class Replica:
                 continue
             self._take(content)
             if "jobs" in content and self._heard is not None and (self._generation, journal.end) > self._heard:
-                self._tell()
+                self._audience.tell(self._jobs)
         self._heard = self._generation, journal.end
 
     def _take_header(self, content: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pgjq.blocking import Colour
     from pgjq.job import WorkerInfo
-    from pgjq.storage.base import Subscription
+    from pgjq.storage.base import Expectation, Subscription
     from pgjq.storage.model.jobs import Jobs
 
 R = TypeVar("R")
@@ -191,6 +191,12 @@ class FileOperations(ModelOperations):
         await self._run(self._storage.listen)
         await self._glance(lambda _: None)  # What happened before is no news, and a closed storage says so.
         return self._storage.audience.subscribe(queue, self._colour)
+
+    async def expect(self, queue: str, job_id: str) -> Expectation:
+        """See `Operations`."""
+        if not self._storage.listens:
+            await self._run(self._storage.listen)
+        return await super().expect(queue, job_id)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pgjq.job import LIVE, JobStatus, QueueStats
+from pgjq.storage.base import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,16 @@ def stats(jobs: Jobs, queue: str) -> QueueStats:
     )
 
 
+def answer(jobs: Jobs, seq: int | None) -> Answer | None:
+    """Say how one job stands, whatever its id means by now."""
+    record = None if seq is None else jobs.records.get(seq)
+    if record is None:
+        return None
+    status = status_of(record, jobs.now)
+    expired = record.finished_at is not None and not record.is_readable(jobs.now)
+    return Answer(status.state, status.attempts, status.max_attempts, status.result, status.error, expired)
+
+
 def running(jobs: Jobs) -> Counter[str | None]:
     """Count the jobs in each worker's hands."""
     return Counter(r.worker for r in jobs.processing.values())
@@ -89,4 +100,5 @@ def status_of(record: Record, now: datetime) -> JobStatus:
         lease=record.lease,
         stalled=record.stalled,
         singleton_key=record.settings.singleton_key,
+        stalled_on=record.stalled_on,
     )

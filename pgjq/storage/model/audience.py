@@ -1,4 +1,4 @@
-"""Who waits for something to happen to jobs: subscribers for events, sleepers for work."""
+"""Who waits for something to happen: subscribers for events, sleepers for work, others for the end of one job."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pgjq.blocking import Colour
     from pgjq.job import Event
+    from pgjq.storage.model.jobs import Jobs
 
 
 class Audience:
@@ -23,19 +24,31 @@ class Audience:
         self._lock = threading.Lock()
         self._subscribers: list[tuple[str | None, Mailbox[Event]]] = []
         self._sleepers: dict[str, list[Mailbox[None]]] = defaultdict(list)
+        self._expected: dict[tuple[str, str], list[Mailbox[None]]] = {}
 
     @property
     def listens(self) -> bool:
-        """Whether anybody would hear an event."""
-        return bool(self._subscribers)
+        """Whether anybody would hear what changed."""
+        return bool(self._subscribers or self._expected)
 
-    def tell(self, events: Iterable[Event]) -> None:
-        """Tell subscribers what happened."""
+    def tell(self, jobs: Jobs) -> None:
+        """Tell everybody what an operation did."""
+        if not (jobs.awake or self.listens):
+            return
         with self._lock:
-            for event in events:
-                for queue, box in self._subscribers:
-                    if queue in (None, event.queue):
-                        box.put(event)
+            for queue in jobs.awake:
+                _ring(self._sleepers.get(queue, ()))
+            if self._subscribers:
+                self._tell_events(jobs.events())
+            if self._expected:
+                for key in jobs.ended():
+                    _ring(self._expected.get(key, ()))
+
+    def _tell_events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            for queue, box in self._subscribers:
+                if queue in (None, event.queue):
+                    box.put(event)
 
     def miss(self) -> None:
         """Have subscribers know that something happened which nobody can tell any more."""
@@ -43,12 +56,26 @@ class Audience:
             for _, box in self._subscribers:
                 box.dropped += 1
 
-    def wake(self, queues: Iterable[str] | None = None) -> None:
-        """Wake those who sleep on these queues; by default, have everybody look."""
+    def wake(self) -> None:
+        """Have everybody look who waits for jobs."""
         with self._lock:
-            for queue in self._sleepers if queues is None else queues:
-                for box in self._sleepers.get(queue, ()):
-                    box.put(None)
+            for boxes in (*self._sleepers.values(), *self._expected.values()):
+                _ring(boxes)
+
+    def expect(self, key: tuple[str, str], colour: Colour) -> Mailbox[None]:
+        """Have a box for word that a job of this queue and id has ended, or is gone."""
+        box: Mailbox[None] = Mailbox(colour)
+        with self._lock:
+            self._expected.setdefault(key, []).append(box)
+        return box
+
+    def expect_no_more(self, key: tuple[str, str], box: Mailbox[None]) -> None:
+        """Take the box away."""
+        with self._lock:
+            left = [b for b in self._expected.pop(key, ()) if b is not box]
+            if left:
+                self._expected[key] = left
+        box.close()
 
     def subscribe(self, queue: str | None, colour: Colour) -> MailSubscription:
         """Listen to one queue or to all."""
@@ -79,6 +106,12 @@ class Audience:
         """End every wait."""
         with self._lock:
             boxes: list[Mailbox[Any]] = [box for _, box in self._subscribers]
-            boxes += [box for sleeping in self._sleepers.values() for box in sleeping]
+            for waiting in (*self._sleepers.values(), *self._expected.values()):
+                boxes += waiting
         for box in boxes:
             box.close()
+
+
+def _ring(boxes: Iterable[Mailbox[None]]) -> None:
+    for box in boxes:
+        box.put(None)

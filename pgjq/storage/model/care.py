@@ -65,6 +65,7 @@ def retry(jobs: Jobs, queue: str, job_id: str) -> JobStatus | None:
             run_at=jobs.now,
             attempts=0,
             stalled=0,
+            stalled_on=(),
             cancel_requested=False,
             worker=None,
             started_at=None,

@@ -11,7 +11,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgjq.job import Event
+from pgjq.job import LIVE, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,6 +63,12 @@ class Jobs:
         for record, _, name, facts, _ in self.changes:
             if name is not None:
                 yield Event(name, record.queue, record.id, self.now, attempts=record.attempts, **(facts or NOTHING))
+
+    def ended(self) -> Iterator[tuple[str, str]]:
+        """Name the jobs that the operation ended or forgot."""
+        for record, values, *_ in self.changes:
+            if values is None or ("state" in values and record.state not in LIVE):
+                yield record.queue, record.id
 
     def add(self, record: Record, event: EventName | None = None) -> None:
         """Take a job in."""

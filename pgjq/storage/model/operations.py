@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
 from pgjq.storage.model import answers, care, runs
+from pgjq.storage.model.expectation import ModelExpectation
 from pgjq.storage.model.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -24,10 +25,18 @@ if TYPE_CHECKING:
     from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
-    from pgjq.storage.base import Claimed, Effects, Lease, Pulse, Reaped, Settled, Settlement
+    from pgjq.storage.base import Claimed, Effects, Expectation, Lease, Pulse, Reaped, Settled, Settlement
     from pgjq.storage.model.audience import Audience
 
 R = TypeVar("R")
+
+
+class Do(Protocol):
+    """How a storage does an operation."""
+
+    async def __call__(self, verb: Callable[[Jobs], R]) -> R:
+        """Do it, whole or not at all."""
+        ...
 
 
 class ModelOperations(ABC):
@@ -129,6 +138,10 @@ class ModelOperations(ABC):
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         return await self._do(partial(care.prune, limit=limit))
+
+    async def expect(self, queue: str, job_id: str) -> Expectation:
+        """See `Operations`."""
+        return ModelExpectation(self._do, self._audience, self._colour, queue, job_id)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""

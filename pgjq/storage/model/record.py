@@ -45,6 +45,7 @@ class Record:
     checkpoint: bytes | None = None
     result: bytes | None = None
     error: JobError | None = None
+    stalled_on: tuple[str, ...] = ()
     ready: bool = False  # Where it is filed, which follows from the rest: claimable now.
 
     @property

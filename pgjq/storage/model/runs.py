@@ -6,8 +6,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from pgjq.job import JobError
-from pgjq.lease import Stall, judge
+from pgjq.lease import Stall, explain, judge
 from pgjq.options import PLAIN
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.retry import retry_delay
@@ -18,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pgjq.job import State
+    from pgjq.job import JobError, State
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobOptions
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.record import Record
+
+# How many of the workers that a job stalled on stay on its record.
+STALLED_ON = 20
 
 # What a job no longer has once nobody runs it; who ran it last stays on record when it ended.
 IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
@@ -189,17 +191,36 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
         )
     )
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
-    count = record.stalled + (action != "cancelled")
-    jobs.change(record, "stalled", {"count": count, "action": action, "reason": reason}, stalled=count)
-    if action == "recovered":
-        delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
-        _give_back(jobs, record, "failing", delay)
-    elif action == "failed":
-        what = "the attempt took too long" if reason == "expired" else "its worker went silent"
-        end(jobs, record, "failed", error=JobError("Stalled", f"{what} (worker {record.worker})"))
-    else:
-        end(jobs, record, "cancelled")
-    return Reaped(record.queue, record.id, count, record.attempts, action, reason)
+    worker = record.worker or "?"
+    if action != "cancelled":
+        _note_stall(jobs, record, explain(reason, worker), worker)
+    jobs.change(record, "stalled", {"count": record.stalled, "action": action, "reason": reason})
+    match action:
+        case "recovered":
+            delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
+            _give_back(jobs, record, "failing", delay)
+        case "failed":
+            end(jobs, record, "failed", error=record.error)
+        case "cancelled":
+            end(jobs, record, "cancelled")
+        case _ as never:
+            assert_never(never)
+    return Reaped(
+        record.queue,
+        record.id,
+        record.stalled,
+        record.attempts,
+        record.max_attempts,
+        action,
+        reason,
+        worker,
+        record.payload if action == "failed" else None,
+    )
+
+
+def _note_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:
+    stalled_on = (*record.stalled_on, worker)[-STALLED_ON:]
+    jobs.change(record, stalled=record.stalled + 1, stalled_on=stalled_on, error=error)
 
 
 def next_deadline(jobs: Jobs) -> float | None:

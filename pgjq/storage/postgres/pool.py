@@ -40,9 +40,9 @@ CONNECTION: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-# The one statement that is made for each job and has no tables to plan for: it is prepared, unless a pooler stands in
+# The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
-PREPARED = frozenset({"enqueue_job"})
+PREPARED = frozenset({"enqueue_job", "answer"})
 
 PATIENCE = 30.0
 # The pool tries to connect less and less often, for minutes; one that gives up soon tries again for the next who asks.
@@ -166,9 +166,10 @@ class BlockingPool:
     def _opened(self) -> ConnectionPool[Any]:
         if self._process != os.getpid():
             self._leave_to_parent()
+        if self._pool is None:
+            self._pools.check()  # Not under the lock: a server that does not answer must not keep anybody from closing.
         with self._lock:
             if self._pool is None:
-                self._pools.check()
                 self._pool = ConnectionPool(
                     self._pools.conninfo,
                     kwargs=CONNECTION,
