@@ -1,9 +1,10 @@
 """Memory and File: jobs enqueued and drained, and how long a question takes to be answered.
 
 Run as `python -m benchmarks.file_storage`; it needs no server. A worker of 50 coroutines in this process drains what
-was enqueued before, in one call or one by one from eight threads. The round trip is from before the enqueue until the
-result has been read, by a caller who subscribed before; with the worker in this process, and in another one. The file
-storage syncs every operation to the disk that the temporary directory is on, whose own speed is printed first.
+was enqueued before, in one call or one by one from eight threads. Beside jobs per second stands the processor's time
+for each, which neighbours on the machine change less. The round trip is `enqueue_and_wait`, with the worker in this
+process, and in another one. The file storage syncs every operation to the disk that the temporary directory is on,
+whose own speed is printed first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import pgjq
-from pgjq.blocking import drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -41,10 +41,13 @@ def main() -> None:
 
 
 def measure(kind: str, place: Path) -> None:
-    together = [drained(make(kind, place / f"t{n}"), JOBS[kind], in_one_call) for n in range(ROUNDS)]
-    singles = [drained(make(kind, place / f"s{n}"), SINGLES[kind], one_by_one) for n in range(ROUNDS)]
-    print(f"{kind}, enqueued in one call and drained: {median(together):,.0f} jobs/s (best {max(together):,.0f})")
-    print(f"{kind}, enqueued one by one and drained: {median(singles):,.0f} jobs/s (best {max(singles):,.0f})")
+    for way, counts in ((in_one_call, JOBS), (one_by_one, SINGLES)):
+        runs = [drained(make(kind, place / f"{way.__name__}-{n}"), counts[kind], way) for n in range(ROUNDS)]
+        rates, costs = [rate for rate, _ in runs], [cost for _, cost in runs]
+        print(
+            f"{kind}, enqueued {way.__name__.replace('_', ' ')} and drained: {median(rates):,.0f} jobs/s"
+            f" (best {max(rates):,.0f}), {min(costs) * 1e6:.0f} µs of processor each"
+        )
     storage = make(kind, place / "ask")
     with working(storage):
         print(f"{kind}, worker in this process: round trip {milliseconds(ask(storage))}")
@@ -55,27 +58,27 @@ def make(kind: str, directory: Path) -> Any:
     return pgjq.MemoryStorage() if kind == "memory" else pgjq.FileStorage(directory)
 
 
-def drained(storage: Any, count: int, enqueue: Callable[[pgjq.Queue, int], None]) -> float:
-    """Jobs per second, from before the first enqueue until the last job has been settled."""
+def drained(storage: Any, count: int, enqueue: Callable[[pgjq.Queue, int], None]) -> tuple[float, float]:
+    """Jobs per second and processor seconds per job, from the first enqueue until the last job has been settled."""
     queue, done = pgjq.Queue("q", storage=storage, concurrency=50), threading.Event()
     left = count
 
-    def count_down(_: Any) -> None:
+    @queue.execute
+    async def count_down(job: pgjq.AsyncJob) -> Any:
         nonlocal left
         left -= 1
         if left == 0:
             done.set()
+        return job.payload
 
-    queue.execute(echo)
-    queue.on("completed", count_down)
-    begun = time.perf_counter()
+    begun, busy = time.perf_counter(), time.process_time()
     enqueue(queue, count)
     with queue:
         done.wait()
-        took = time.perf_counter() - begun
+    took, worked = time.perf_counter() - begun, time.process_time() - busy
     assert pgjq.Client(storage).get_queue_stats("q").completed == count
     storage.close()
-    return count / took
+    return count / took, worked / count
 
 
 def in_one_call(queue: pgjq.Queue, count: int) -> None:
@@ -101,18 +104,12 @@ def working(storage: Any) -> Generator[None]:
 
 def ask(storage: Any) -> list[float]:
     client = pgjq.Client(storage)
-    answers = drive(storage.operations("blocking").subscribe("q"))
-    times = [ask_one(client, answers, str(n)) for n in range(QUESTIONS)]
-    drive(answers.close())
-    return times
+    return [ask_one(client, str(n)) for n in range(QUESTIONS)]
 
 
-def ask_one(client: pgjq.Client, answers: Any, job_id: str) -> float:
+def ask_one(client: pgjq.Client, job_id: str) -> float:
     begun = time.perf_counter()
-    client.enqueue("q", job_id, job_id)
-    while not any(e.id == job_id and e.name == "completed" for e in drive(answers.next(10))):
-        pass
-    assert client.get_result("q", job_id) == job_id
+    assert client.enqueue_and_wait("q", job_id, job_id) == job_id
     return time.perf_counter() - begun
 
 
@@ -121,7 +118,7 @@ def ask_across(directory: Path) -> list[float]:
     command = [sys.executable, "-m", "benchmarks.file_storage", str(directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
         storage = pgjq.FileStorage(directory)
-        ask_one(pgjq.Client(storage), drive(storage.operations("blocking").subscribe("q")), "warm up")
+        ask_one(pgjq.Client(storage), "warm up")
         times = ask(storage)
         storage.close()
         assert worker.stdin

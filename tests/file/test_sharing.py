@@ -15,12 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import Client, FileStorage, LeasePolicy, Queue, StorageUnavailableError, Worker, open_storage
+from pgjq import (
+    Client,
+    FileStorage,
+    LeaderElection,
+    LeasePolicy,
+    Queue,
+    Reaper,
+    StorageUnavailableError,
+    Worker,
+    open_storage,
+)
 from pgjq.blocking import drive
 from pgjq.storage.file import bell, disk, mutex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pgjq.testing import ManualClock
 
@@ -309,3 +319,34 @@ def test_an_answer_leaves_only_when_all_that_it_is_built_on_is_synced(
     assert synced == []
     client.get_status("q", "a")
     assert synced == [size()]
+
+
+def test_of_two_reapers_one_leads_and_the_other_follows_at_once(directory: Path) -> None:
+    quick = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.02)
+    storages = [FileStorage(directory) for _ in range(2)]
+    first, second = (Reaper(storage=storage, leader_election=quick) for storage in storages)
+    leads = threading.Event()
+    with first:
+        wait_until(lambda: first.is_leader)
+        second.on("leadership_acquired", lambda _: leads.set())
+        second.start()
+        assert not second.is_leader
+    assert leads.wait(60)
+    second.stop()
+    for storage in storages:
+        storage.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        time.sleep(0.005)
+
+
+def test_a_question_is_answered_by_another_process(directory: Path) -> None:
+    asking, answering = FileStorage(directory), FileStorage(directory)
+    queue = Queue("q", storage=answering)
+    queue.execute(lambda job: job.payload * 2)
+    with queue:
+        assert [Client(asking).enqueue_and_wait("q", str(n), n, timeout=60) for n in range(5)] == [0, 2, 4, 6, 8]
+    asking.close()
+    answering.close()
