@@ -397,6 +397,17 @@ def test_a_long_journal_is_written_anew_and_says_the_same(directory: Path, monke
     assert written < 200_000
 
 
+def test_a_journal_stays_short_when_every_process_does_but_little(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "LEAST", 5_000)
+    for n in range(100):
+        with Client(FileStorage(directory)) as client:
+            client.enqueue("q", str(n), n)
+            client.delete_job("q", str(n))
+    assert (directory / "journal").stat().st_size < 6_000
+
+
 def test_numbers_are_not_given_out_twice(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease names its job by number: a late outcome must not hit another job that got the same."""
     monkeypatch.setattr(replica, "LEAST", 0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-KILLS, STOPS = 50, 10
+KILLS, STOPS = 50, 5
 WORKERS = 4
 LOW, MORE = 50, 100
 
@@ -33,7 +33,7 @@ class Scene:
 
     def busy(self) -> None:
         """Let a random number of jobs be done, and keep the queue filled: trouble finds work to hit."""
-        goal = self.client.get_queue_stats("q").completed + self.chance.randrange(25)
+        goal = self.client.get_queue_stats("q").completed + self.chance.randrange(12)
         while True:
             stats = self.client.get_queue_stats("q")
             if stats.ready < LOW:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# A journal is written anew when it has grown by as much as it was, so that all of it costs twice what is written.
+# A journal is written anew when it has tripled since: that costs no more than half of what was appended meanwhile.
 LEAST, GROWTH = 4 << 20, 3
 CHUNK = 500
 
@@ -57,7 +57,7 @@ class Replica:
         self._jobs = Jobs()
         self._generation = 0
         self._heard: tuple[int, int] | None = None  # Up to where this process has been told of what happened.
-        self._limit = LEAST
+        self._base = 0  # The size of the journal when it was last written anew.
         self._closed = False
 
     def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> tuple[R, bool]:
@@ -66,9 +66,7 @@ class Replica:
             self._check_open()
             with self._mutex:
                 self._check_open()
-                journal = self._catch_up()
-                answer, news = self._perform(journal, verb)
-                journal = self._shorten(journal)
+                answer, news, journal = self._perform(verb)
                 end = journal.end
             if durable:
                 journal.sync(end)
@@ -105,10 +103,11 @@ class Replica:
             message = "this storage has been closed"
             raise StorageError(message)
 
-    def _perform(self, journal: Journal, verb: Callable[[Jobs], R]) -> tuple[R, bool]:
-        jobs = self._jobs
-        jobs.begin(self._clock())
+    def _perform(self, verb: Callable[[Jobs], R]) -> tuple[R, bool, Journal]:
         try:
+            journal = self._catch_up()
+            jobs = self._jobs
+            jobs.begin(self._clock())
             answer = verb(jobs)
             if jobs.changes:
                 journal.append(lines.write(jobs.now, jobs.changes))
@@ -118,7 +117,8 @@ class Replica:
             raise
         # A notice may be early: whoever acts on it looks, and looking waits for the disk.
         self._audience.tell(jobs)
-        return answer, any(change.event or change.fields is None for change in jobs.changes)
+        news = any(change.event or change.fields is None for change in jobs.changes)
+        return answer, news, self._shorten(journal)
 
     def _drop(self) -> None:
         if self._journal is not None:
@@ -148,7 +148,6 @@ class Replica:
             disk.replace(self._layout.journal, [lines.header(1, 0)])
         self._journal = Journal(self._layout.journal)
         self._read(self._journal)
-        self._limit = max(LEAST, GROWTH * self._journal.end)
         self._audience.wake()
         return self._journal
 
@@ -159,17 +158,18 @@ class Replica:
                 self._take_header(content)
                 continue
             self._take(content)
-            if "jobs" in content and self._heard is not None and (self._generation, journal.end) > self._heard:
+            if "records" in content:
+                self._base = journal.end
+            elif self._heard is not None and (self._generation, journal.end) > self._heard:
                 self._audience.tell(self._jobs)
         self._heard = self._generation, journal.end
 
     def _take_header(self, content: dict[str, Any]) -> None:
         if content["journal"] != lines.FORMAT:
-            self._drop()
             message = f"{self._layout.journal} was written by another version of pgjq, which this one cannot read"
             raise StorageError(message)
         self._jobs.last_seq = content["last_seq"]
-        self._generation = content["generation"]
+        self._generation, self._base = content["generation"], 0
         if self._heard is not None and self._generation > self._heard[0] + 1:
             self._audience.miss()  # A whole journal was written and replaced while this process slept.
 
@@ -202,13 +202,13 @@ class Replica:
 
     def _shorten(self, journal: Journal) -> Journal:
         """Write the journal anew if it has become long; if that cannot be done now, try again when it is longer."""
-        if journal.end < self._limit:
+        if journal.end < max(LEAST, GROWTH * self._base):
             return journal
         try:
             return self._rewrite()
         except OSError as error:
             logger.warning("the journal could not be shortened", exc_info=error)
-            self._limit *= 2
+            self._base = journal.end
             return journal
 
     def _rewrite(self) -> Journal:
@@ -221,7 +221,7 @@ class Replica:
             self._journal.reach(self._journal.end)  # All of it is on the disk, in its new form.
             self._journal.close()
         self._journal = new
-        self._limit = max(LEAST, GROWTH * size)
+        self._base = size
         return new
 
     def _snapshot(self) -> Iterator[bytes]:
