@@ -48,10 +48,13 @@ logger = logging.getLogger("pgjq")
 class Replica:
     """The jobs of a directory, as this process knows them."""
 
-    def __init__(self, layout: Layout, clock: Callable[[], datetime], audience: Audience) -> None:
+    def __init__(
+        self, layout: Layout, clock: Callable[[], datetime], audience: Audience, announce: Callable[[], None]
+    ) -> None:
         self._layout = layout
         self._clock = clock
         self._audience = audience
+        self._announce = announce
         self._mutex = Mutex(layout.lock)
         self._journal: Journal | None = None
         self._jobs = Jobs()
@@ -60,17 +63,19 @@ class Replica:
         self._base = 0  # The size of the journal when it was last written anew.
         self._closed = False
 
-    def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> tuple[R, bool]:
-        """Do an operation; say whether it told anything that other processes may be waiting for."""
+    def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> R:
+        """Do an operation, and announce it if it did anything that other processes may be waiting for."""
         with translated(self._layout.directory):
             self._check_open()
             with self._mutex:
                 self._check_open()
                 answer, news, journal = self._perform(verb)
                 end = journal.end
+            if news:
+                self._announce()
             if durable:
                 journal.sync(end)
-        return answer, news
+        return answer
 
     def follow(self) -> None:
         """Learn what others did, if there is anything, and tell it here."""
@@ -115,7 +120,7 @@ class Replica:
         except BaseException:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
-        # A notice may be early: whoever acts on it looks, and looking waits for the disk.
+        # A notice may come before the disk has it: whoever acts on it looks, and looking waits for the disk.
         self._audience.tell(jobs)
         news = any(change.event or change.fields is None for change in jobs.changes)
         return answer, news, self._shorten(journal)

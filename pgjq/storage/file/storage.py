@@ -78,7 +78,7 @@ class FileStorage:
 
     def _start(self) -> None:
         self.audience = Audience()
-        self.replica = Replica(self.layout, self.clock, self.audience)
+        self.replica = Replica(self.layout, self.clock, self.audience, self._ring)
         self.workers = Workers(self.layout)
         self.leaders = Leaders(self.layout)
         self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
@@ -102,7 +102,7 @@ class FileStorage:
         """Have this process told of what others do, from now on."""
         with self._hanging:
             if not self.listens and not self._closed:
-                self.do(lambda _: None)  # What was there before is no news.
+                self.replica.do(lambda _: None)  # What was there before is no news.
                 with translated(self.layout.directory):
                     self._bell = Bell(self.layout.notifications, self._follow)
 
@@ -112,13 +112,9 @@ class FileStorage:
         except PgjqError:
             return  # Whoever asks for something gets the error; this only listens, and goes on.
 
-    def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> R:
-        """Do an operation on this thread."""
-        answer, news = self.replica.do(verb, durable=durable)
-        if news:
-            bell = self._bell
-            ring(self.layout.notifications, but=bell.name if bell is not None else None)
-        return answer
+    def _ring(self) -> None:
+        bell = self._bell
+        ring(self.layout.notifications, but=None if bell is None else bell.name)
 
     def close(self) -> None:
         """Close the files and end every wait; what is stored stays."""
@@ -162,10 +158,10 @@ class FileOperations(ModelOperations):
             raise StorageError(message) from error
 
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
-        return await self._run(partial(self._storage.do, verb))
+        return await self._run(partial(self._storage.replica.do, verb))
 
     async def _glance(self, verb: Callable[[Jobs], R]) -> R:
-        return await self._run(partial(self._storage.do, verb, durable=False))
+        return await self._run(partial(self._storage.replica.do, verb, durable=False))
 
     @property
     def _audience(self) -> Audience:
