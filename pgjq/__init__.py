@@ -28,6 +28,7 @@ from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
 from pgjq.reaper import Reaper
 from pgjq.serde import JsonSerde, MsgpackSerde, Serde
+from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 from pgjq.worker.leader import LeaderElection
@@ -44,6 +45,7 @@ __all__ = [
     "Discard",
     "EnqueueResult",
     "Event",
+    "FileStorage",
     "Job",
     "JobCancelledError",
     "JobError",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pgjq.embedded import EmbeddedServer
 from pgjq.errors import ValidationError
 from pgjq.migrate import migrate
+from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
-SCHEMES = "postgresql://, memory:, embedded: or embedded:///directory"
+SCHEMES = "postgresql://, file:///directory, memory:, embedded: or embedded:///directory"
 
 
 def open_storage(url: str) -> Storage:
@@ -35,10 +36,23 @@ def open_storage(url: str) -> Storage:
             return PostgresStorage(url)
         case "memory":
             return MemoryStorage()
+        case "file":
+            return FileStorage(_directory(parts))
         case "embedded":
             return _EmbeddedStorage(parts.path)
         case scheme:
             raise ValidationError(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
+
+
+def _directory(parts: SplitResult) -> str:
+    """Read a URL of a directory: it is on this machine, and its path is whole."""
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise ValidationError(
+            f"a directory is named with three slashes, as file:///var/lib/jobs, not {parts.geturl()!r}"
+        )
+    if parts.query or parts.fragment:
+        raise ValidationError("a directory has no options; write %3F for ? and %23 for # in its name")
+    return unquote(parts.path)
 
 
 class _EmbeddedStorage(PostgresStorage):

@@ -14,7 +14,7 @@ is this contract as a test suite, for storages written elsewhere, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pgjq.options import PLAIN, JobOptions
@@ -42,15 +42,28 @@ if TYPE_CHECKING:
     from pgjq.outcome import Outcome
 
 
+def _meaning(text: str) -> dict[str, str]:
+    return {"means": text}
+
+
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a storage can promise; `docs/storages.md` shows them side by side."""
+    """What a storage can promise. `docs/storages.md` shows them side by side, from what is declared here."""
 
-    durable: bool
-    processes: bool
-    machines: bool
-    transactions: bool
-    leader_election: bool
+    durable: bool = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
+    processes: bool = field(metadata=_meaning("several processes share the jobs"))
+    machines: bool = field(metadata=_meaning("so do several machines"))
+    transactions: bool = field(
+        metadata=_meaning("`connection=` enqueues in the caller's transaction, `job.transaction()` completes in one")
+    )
+    leader_election: bool = field(metadata=_meaning("`elect` and `resign` work"))
+    policies: bool = field(default=False, metadata=_meaning("queues have policies, such as `singleton`"))
+    order: str = field(
+        default="priority, then enqueueing", metadata=_meaning("in which order due jobs of a queue are claimed")
+    )
+    notice: str = field(default="", metadata=_meaning("how soon an idle worker learns of a job"))
+    clock: str = field(default="", metadata=_meaning("what every deadline is set and compared by"))
+    url: str = field(default="", metadata=_meaning("for `open_storage`"))
 
 
 class Lease(NamedTuple):

@@ -6,6 +6,7 @@ The box never blocks the one who puts: when it is full the oldest item goes, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -69,8 +70,9 @@ class Mailbox(Generic[T]):
         if self._loop is None or self._awaited is None:
             with self._changed:
                 self._changed.notify_all()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._awaited.set)
+        else:
+            with contextlib.suppress(RuntimeError):  # The loop has been closed, and nobody waits there any more.
+                self._loop.call_soon_threadsafe(self._awaited.set)
 
 
 class MailSubscription:

@@ -74,6 +74,26 @@ def test_a_database_that_was_named_keeps_no_job_of_the_demo(tmp_path: Path, empt
         assert not client.find_jobs()
 
 
+@pytest.mark.slow
+def test_the_demo_runs_on_a_directory(tmp_path: Path) -> None:
+    process = demo(tmp_path, "--url", f"file://{tmp_path}/jobs")
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert figures(output)["jobs completed, with one result each"] == JOBS + 1
+    assert figures(output)["jobs taken back, and run again"] > 0
+    with pgjq.Client(pgjq.FileStorage(tmp_path / "jobs")) as client:
+        assert not client.find_jobs()
+
+
+@pytest.mark.slow
+def test_the_demo_runs_in_memory_and_says_that_nobody_is_killed(tmp_path: Path) -> None:
+    process = demo(tmp_path, "--url", "memory:")
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert figures(output)["jobs completed, with one result each"] == JOBS + 1
+    assert "nobody is killed" in output
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

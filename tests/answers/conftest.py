@@ -8,20 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import LeasePolicy, MemoryStorage, Queue
+from pgjq import FileStorage, LeasePolicy, MemoryStorage, Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
 
     from pgjq.storage.base import Storage
 
 LIVELY = LeasePolicy(lease=1, heartbeat=0.25, reap_interval=0.1)
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture
+def file_storage(tmp_path: Path) -> Iterator[FileStorage]:
+    """A storage in a directory."""
+    storage = FileStorage(tmp_path / "jobs")
+    yield storage
+    storage.close()
+
+
+@pytest.fixture(params=["memory", "postgres", "file_storage"])
 def storage(request: pytest.FixtureRequest) -> Storage:
     """A storage by the server's clock."""
-    return MemoryStorage() if request.param == "memory" else request.getfixturevalue("postgres")
+    return MemoryStorage() if request.param == "memory" else request.getfixturevalue(request.param)
 
 
 @contextmanager

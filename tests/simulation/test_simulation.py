@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgjq import MemoryStorage
-from pgjq.storage import memory
+from pgjq.storage.model import runs
+from pgjq.storage.model.jobs import Jobs
 from pgjq.testing import PostgresClock
 from pgjq.testing.simulation import Story, play, play_all
 
@@ -35,50 +36,62 @@ def test_the_same_seeds_have_the_same_answers_on_postgres(database: str, postgre
         assert answers == play(seed), f"seed {seed} tells PostgreSQL and memory apart"
 
 
-class Unfenced(MemoryStorage):
+class Unfenced(Jobs):
     """Takes any lease of a running job for the valid one."""
 
     def held(self, lease: Any) -> Any:
         return self.processing.get(lease.key)
 
 
-class Forgetful(MemoryStorage):
+class Forgetful(Jobs):
     """Loses jobs that are given back."""
 
-    def give_back(self, record: Any, state: Any, delay: float) -> None:
-        super().give_back(record, state, delay)
+    def change(self, record: Any, event: Any = None, facts: Any = None, **fields: Any) -> None:
+        super().change(record, event, facts, **fields)
         record.ready = False
 
 
-class Generous(MemoryStorage):
+class Generous(Jobs):
     """Does not count attempts that stalled."""
 
-    def give_back(self, record: Any, state: Any, delay: float) -> None:
-        record.attempts -= record.stalled > 0
-        super().give_back(record, state, delay)
+    def change(self, record: Any, event: Any = None, facts: Any = None, **fields: Any) -> None:
+        if fields.get("state") == "failing" and record.stalled > 0:
+            fields["attempts"] = record.attempts - 1
+        super().change(record, event, facts, **fields)
 
 
-class Undead(MemoryStorage):
+class Undead(Jobs):
     """Lets what was completed run again."""
 
-    def end(self, record: Any, state: Any, result: bytes | None = None, error: Any = None) -> None:
-        super().end(record, state, result, error)
-        if state == "completed":
-            self.place(record, self.clock())
+    def change(self, record: Any, event: Any = None, facts: Any = None, **fields: Any) -> None:
+        super().change(record, event, facts, **fields)
+        if record.state == "completed":
+            self._make_ready(record)
+
+
+def storage_of(mutant: type[Jobs]) -> type[MemoryStorage]:
+    """Make a storage that has such a model."""
+
+    class Mutant(MemoryStorage):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.jobs = mutant()
+
+    return Mutant
 
 
 @pytest.mark.parametrize("mutant", [Unfenced, Forgetful, Generous, Undead])
-def test_a_storage_that_breaks_the_protocol_is_found_and_its_seed_fails_again(mutant: type[MemoryStorage]) -> None:
+def test_a_storage_that_breaks_the_protocol_is_found_and_its_seed_fails_again(mutant: type[Jobs]) -> None:
     with pytest.raises(AssertionError) as found:
-        play_all(range(500), mutant)
+        play_all(range(500), storage_of(mutant))
     note = found.value.__notes__[0]
     assert note.endswith(f"fails; again: python -m pgjq.testing --seed {note.split()[1]}")
     with pytest.raises(AssertionError):
-        play(int(note.split()[1]), mutant)
+        play(int(note.split()[1]), storage_of(mutant))
 
 
 def test_a_reaper_that_comes_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    punctual = memory._is_late
-    monkeypatch.setattr(memory, "_is_late", lambda r, now, patience: punctual(r, now + timedelta(seconds=1), patience))
+    punctual = runs._is_late
+    monkeypatch.setattr(runs, "_is_late", lambda r, now, patience: punctual(r, now + timedelta(seconds=1), patience))
     with pytest.raises(AssertionError, match="overdue"):
         play_all(range(500))

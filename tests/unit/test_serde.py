@@ -196,7 +196,7 @@ def test_whatever_a_serde_raises_is_a_validation_error() -> None:
 def test_a_serde_of_ones_own_needs_nothing_but_two_methods() -> None:
     storage = MemoryStorage()
     Client(storage, payload_serde=Repr(b"\x00\xff")).enqueue("mail", "one", object())
-    (record,) = storage.records.values()
+    (record,) = storage.jobs.records.values()
     assert record.payload == b"\x00\xff"
 
 

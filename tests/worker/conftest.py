@@ -7,21 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import Client, LeasePolicy, MemoryStorage, NewJob
+from pgjq import Client, FileStorage, LeasePolicy, MemoryStorage, NewJob
 from pgjq.blocking import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pgjq.storage.base import Storage
 
 SHORT = LeasePolicy(lease=0.1, heartbeat=None)
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture
+def file_storage(tmp_path: Path) -> Iterator[FileStorage]:
+    """A storage in a directory."""
+    storage = FileStorage(tmp_path / "jobs")
+    yield storage
+    storage.close()
+
+
+@pytest.fixture(params=["memory", "postgres", "file_storage"])
 def storage(request: pytest.FixtureRequest) -> Storage:
     """A storage by the server's clock."""
-    return MemoryStorage() if request.param == "memory" else request.getfixturevalue("postgres")
+    return MemoryStorage() if request.param == "memory" else request.getfixturevalue(request.param)
 
 
 class Heard:

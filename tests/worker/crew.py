@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue
+from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,16 @@ async def plain_async(job: AsyncJob) -> int:
     return job.lease
 
 
+def unhurried(job: Job) -> int:
+    time.sleep(0.01)
+    return job.lease
+
+
+async def unhurried_async(job: AsyncJob) -> int:
+    await asyncio.sleep(0.01)
+    return job.lease
+
+
 def linger(job: Job) -> None:
     """Stay inside the block for as long as somebody holds the lock of that number, and tell what came of leaving it."""
     try:
@@ -69,6 +80,8 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "transact_async": transact_async,
     "plain": plain,
     "plain_async": plain_async,
+    "unhurried": unhurried,
+    "unhurried_async": unhurried_async,
     "linger": linger,
 }
 
@@ -127,7 +140,8 @@ def serve(conninfo: str, handler: str, name: str) -> None:
     """Be a worker until a signal comes."""
     for noise in ("pgjq", "psycopg"):
         logging.getLogger(noise).setLevel(logging.CRITICAL)
-    queue = Queue(name, storage=PostgresStorage(conninfo), concurrency=4, lease_policy=POLICY, block_timeout=0.5)
+    storage = open_storage(conninfo) if "://" in conninfo else PostgresStorage(conninfo)
+    queue = Queue(name, storage=storage, concurrency=4, lease_policy=POLICY, block_timeout=0.5)
     queue.on("error", lambda _error: None)  # Errors are what these tests make.
     queue.execute(HANDLERS[handler])
     queue.run()

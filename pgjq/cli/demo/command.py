@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-import tempfile
 import time
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,27 +13,30 @@ import click
 from rich.console import Console
 
 from pgjq.blocking import drive
-from pgjq.cli.database import database
 from pgjq.cli.demo.assignment import Assignment
-from pgjq.cli.demo.crew import SECONDS, count_held, crew, kill_while_it_holds_jobs
+from pgjq.cli.demo.crew import (
+    SECONDS,
+    WorkerProcess,
+    WorkerThreads,
+    count_held,
+    crew,
+    kill_while_it_holds_jobs,
+    threads,
+)
+from pgjq.cli.demo.place import SIGNALS, open_place, place
 from pgjq.cli.demo.screen import Bar
 from pgjq.cli.demo.verdict import look, table
 from pgjq.client import Client
-from pgjq.embedded import EmbeddedServer
-from pgjq.migrate import migrate
-from pgjq.storage.postgres.storage import PostgresStorage
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pgjq.cli.demo.crew import WorkerProcess
     from pgjq.storage.base import Subscription
 
 QUESTION, NUMBER = "the question", 1234
 ENDINGS = ("completed", "failed", "cancelled")
 PAUSE = 0.001
 LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a middle to kill a worker in.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -44,7 +45,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option(
     "--url",
-    help="Run on this PostgreSQL instead. The schema pgjq is made there if it is missing; the demo's jobs are removed.",
+    help="Run on this storage instead: a PostgreSQL (the schema pgjq is made there if it is missing), file:///directory"
+    " or memory: (without the killing). The demo's jobs are removed in the end.",
 )
 def demo(jobs: int, url: str | None) -> None:
     """See jobs run, with one worker killed on the way.
@@ -57,11 +59,13 @@ def demo(jobs: int, url: str | None) -> None:
     Examples:
       pgjq demo
       pgjq demo --jobs 20000
+      pgjq demo --url file:///tmp/jobs
     """  # noqa: D301
     console = Console(highlight=False)
-    console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, and one of them is killed on the way.\n")
-    with _leaving_in_order(), _server(url, console) as conninfo, Client(PostgresStorage(conninfo)) as client:
-        story = _Story(console, client, conninfo, jobs)
+    fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
+    console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
+    with _leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
+        story = _Story(console, client, name, jobs)
         try:
             story.tell()
         finally:
@@ -72,17 +76,19 @@ def demo(jobs: int, url: str | None) -> None:
 class _Story:
     """One demo: a queue of its own, two workers, and what everybody is told meanwhile."""
 
-    def __init__(self, console: Console, client: Client, conninfo: str, jobs: int) -> None:
+    def __init__(self, console: Console, client: Client, place: str, jobs: int) -> None:
         self._console = console
         self._client = client
-        self._conninfo = conninfo
+        self._place = place
+        self._kills = client.storage.promises.processes
         self._queue = f"demo-{uuid4().hex[:8]}"
         self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
         self._pause = max(PAUSE, LEAST_WORK / jobs)
 
     def tell(self) -> None:
         """Tell all of it; an end that is not a good one is an error."""
-        with crew([self._assignment(1), self._assignment(2)], self._conninfo) as workers:
+        assignments = [self._assignment(1), self._assignment(2)]
+        with crew(assignments, self._place) if self._kills else threads(assignments, self._client.storage) as workers:
             self._run(*workers)
         self._judge()
 
@@ -91,15 +97,22 @@ class _Story:
         ids = [*self._numbers, QUESTION]
         drive(self._client.storage.operations("blocking").delete(self._queue, ids))
 
-    def _run(self, first: WorkerProcess, second: WorkerProcess) -> None:
-        self._say(f"{first.name} and {second.name} are processes {first.pid} and {second.pid}")
+    def _run(self, first: WorkerProcess | WorkerThreads, second: WorkerProcess | WorkerThreads) -> None:
+        self._introduce(first, second)
         self._enqueue()
         with Bar(self._console, self._client, self._queue, len(self._numbers) + 1) as bar:
             bar.follow(0.2, [first, second])
             self._ask()
             bar.follow(0.4, [first, second])
-            self._kill(first, second, bar)
+            if isinstance(first, WorkerProcess):
+                self._kill(first, second, bar)
             bar.follow(1.0, [second])
+
+    def _introduce(self, first: WorkerProcess | WorkerThreads, second: WorkerProcess | WorkerThreads) -> None:
+        if isinstance(first, WorkerProcess) and isinstance(second, WorkerProcess):
+            self._say(f"{first.name} and {second.name} are processes {first.pid} and {second.pid}")
+        else:
+            self._say("jobs in memory are this process's alone: both workers are threads of it, and nobody is killed")
 
     def _enqueue(self) -> None:
         begun = time.monotonic()
@@ -127,7 +140,7 @@ class _Story:
                 return
         raise click.ClickException(f"no answer within {SECONDS:g} s")
 
-    def _kill(self, victim: WorkerProcess, survivor: WorkerProcess, bar: Bar) -> None:
+    def _kill(self, victim: WorkerProcess, survivor: WorkerProcess | WorkerThreads, bar: Bar) -> None:
         held = kill_while_it_holds_jobs(victim, self._client, self._queue)
         begun = time.monotonic()
         self._say(f"[red]kill -9 {victim.pid}[/]: {victim.name} is gone, and {held} jobs were in its hands")
@@ -136,7 +149,7 @@ class _Story:
 
     def _judge(self) -> None:
         expected = {name: number * number for name, number in {**self._numbers, QUESTION: NUMBER}.items()}
-        checks = look(self._client, self._queue, expected)
+        checks = look(self._client, self._queue, expected, killed=self._kills)
         self._console.print(table(checks))
         if any(check.ok is False for check in checks):
             raise click.ClickException("this is not what should have happened; please report it, with the lines above")
@@ -146,38 +159,6 @@ class _Story:
 
     def _say(self, text: str) -> None:
         self._console.print(f"  {text}", soft_wrap=True)
-
-
-@contextmanager
-def _server(url: str | None, console: Console) -> Generator[str]:
-    """Have a PostgreSQL with pgjq's schema: the one that was named, or one that is gone afterwards."""
-    begun = time.monotonic()
-    with database(url) if url else _throwaway() as conninfo:
-        started = time.monotonic()
-        migrate(conninfo)
-        console.print(
-            f"  PostgreSQL {'reached' if url else 'started'} in {started - begun:.1f} s,"
-            f" migrated in {time.monotonic() - started:.1f} s"
-        )
-        yield conninfo
-
-
-@contextmanager
-def _throwaway() -> Generator[str]:
-    with tempfile.TemporaryDirectory(prefix="pgjq-demo-") as directory, ExitStack() as stack:
-        with _undisturbed():
-            server = stack.enter_context(EmbeddedServer.start(Path(directory)))
-        yield server.conninfo
-
-
-@contextmanager
-def _undisturbed() -> Generator[None]:
-    """Put signals off, so that a server is either not there or ours to stop."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from pgjq.cli.demo.squares import make_queue
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pgjq.cli.demo.assignment import Assignment
     from pgjq.client import Client
+    from pgjq.storage.base import Storage
 
 SECONDS = 10.0  # More than any statement or farewell takes, even on a machine that is busy with other things.
 IN_FLIGHT = 0.1  # Longer than a statement that was under way when its worker was frozen.
@@ -25,10 +28,10 @@ IN_FLIGHT = 0.1  # Longer than a statement that was under way when its worker wa
 class WorkerProcess:
     """One worker. Leaving the block dismisses it, and kills it if it does not go."""
 
-    def __init__(self, assignment: Assignment, conninfo: str) -> None:
+    def __init__(self, assignment: Assignment, place: str) -> None:
         self.name = assignment.name
         command = (sys.executable, "-m", "pgjq.cli.demo.worker", *assignment.words())
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PGJQ_URL": conninfo})
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PGJQ_URL": place})
 
     @property
     def pid(self) -> int:
@@ -70,10 +73,35 @@ class WorkerProcess:
 
 
 @contextmanager
-def crew(assignments: list[Assignment], conninfo: str) -> Generator[list[WorkerProcess]]:
+def crew(assignments: list[Assignment], place: str) -> Generator[list[WorkerProcess]]:
     """Start one process for each assignment, and see all of them off."""
     with ExitStack() as stack:
-        yield [stack.enter_context(WorkerProcess(assignment, conninfo)) for assignment in assignments]
+        yield [stack.enter_context(WorkerProcess(assignment, place)) for assignment in assignments]
+
+
+class WorkerThreads:
+    """One worker on threads of this process, for a storage that no other process can reach."""
+
+    def __init__(self, assignment: Assignment, storage: Storage) -> None:
+        self.name = assignment.name
+        self._queue = make_queue(storage, assignment)
+
+    def check(self) -> None:
+        """Threads of this process are there."""
+
+    def __enter__(self) -> Self:
+        self._queue.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.stop()
+
+
+@contextmanager
+def threads(assignments: list[Assignment], storage: Storage) -> Generator[list[WorkerThreads]]:
+    """Start one worker for each assignment here, and stop all of them."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(WorkerThreads(assignment, storage)) for assignment in assignments]
 
 
 def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from pgjq.cli.demo.crew import WorkerProcess
+    from pgjq.cli.demo.crew import WorkerProcess, WorkerThreads
     from pgjq.client import Client
 
 LOOK_SECONDS = 0.1
@@ -32,11 +32,11 @@ class Bar:
         self._progress = Progress(*columns, console=console, disable=not console.is_terminal)
         self._task = self._progress.add_task("completed", total=total)
 
-    def follow(self, share: float, workers: Sequence[WorkerProcess]) -> None:
+    def follow(self, share: float, workers: Sequence[WorkerProcess | WorkerThreads]) -> None:
         """Show the progress until a share of the jobs has completed, as long as these workers are there."""
         self.follow_until(lambda completed: completed >= share * self._total, workers)
 
-    def follow_until(self, enough: Callable[[int], bool], workers: Sequence[WorkerProcess]) -> None:
+    def follow_until(self, enough: Callable[[int], bool], workers: Sequence[WorkerProcess | WorkerThreads]) -> None:
         """Show the progress until it is enough, as long as these workers are there."""
         while not enough(self._look()):
             for worker in workers:

@@ -25,8 +25,8 @@ class Check:
     ok: bool | None = None
 
 
-def look(client: Client, queue: str, expected: Mapping[str, int]) -> list[Check]:
-    """Compare what the storage holds with the results that each id should have."""
+def look(client: Client, queue: str, expected: Mapping[str, int], *, killed: bool) -> list[Check]:
+    """Compare what the storage holds with the results that each id should have, and with whether a worker died."""
     jobs = list(_every_job(client, queue))
     stats = client.get_queue_stats(queue)
     completed = {job.id: job.result for job in jobs if job.state == "completed"}
@@ -43,7 +43,7 @@ def look(client: Client, queue: str, expected: Mapping[str, int]) -> list[Check]
         Check("jobs failed or cancelled", f"{stats.failed + stats.cancelled:,}", stats.failed + stats.cancelled == 0),
         Check("jobs not finished", f"{unfinished:,}", unfinished == 0),
         Check("results wrong or missing", f"{wrong:,}", wrong == 0),
-        Check("jobs taken back, and run again", f"{taken_back:,}", taken_back > 0),
+        Check("jobs taken back, and run again", f"{taken_back:,}", (taken_back > 0) == killed),
         *(Check(f"jobs completed by {name}", f"{count:,}") for name, count in _by_worker(jobs)),
         Check("jobs per second, the outage included", f"{len(completed) / _seconds(jobs):,.0f}"),
     ]

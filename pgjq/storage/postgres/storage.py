@@ -25,7 +25,16 @@ class PostgresStorage:
     each colour that is used, and one more that listens once somebody waits.
     """
 
-    promises = Promises(durable=True, processes=True, machines=True, transactions=True, leader_election=True)
+    promises = Promises(
+        durable=True,
+        processes=True,
+        machines=True,
+        transactions=True,
+        leader_election=True,
+        notice="at once; behind a transaction pooler, every `block_timeout` seconds",
+        clock="the database's",
+        url="`postgresql://…`, `embedded:`, `embedded:///directory`",
+    )
 
     def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
         if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,0 +1,1 @@
+"""Jobs in a directory, for the processes of one machine."""

@@ -1,0 +1,38 @@
+"""What the operating system says, as an error of ours that says what to do."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pgjq.errors import StorageError, StorageUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+REMEDIES = {
+    errno.ENOSPC: "the disk is full; make room, and it goes on",
+    errno.EDQUOT: "the disk quota is used up; make room, and it goes on",
+    errno.EFBIG: "the journal may not grow any more; raise the limit on the size of files",
+    errno.EROFS: "the disk is read-only; mount it for writing, or name another directory",
+    errno.EACCES: "this user may not write there; change the directory's permissions or owner, or name another one",
+    errno.EPERM: "this user may not write there; change the directory's permissions or owner, or name another one",
+    errno.ENOTDIR: "something on the way to it is not a directory",
+    errno.EEXIST: "something on the way to it is not a directory",
+    errno.EMFILE: "this process has too many files open; raise the limit (ulimit -n)",
+}
+# Trying the same again cannot help with these before somebody has done something about the directory itself.
+HOPELESS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+
+
+@contextmanager
+def translated(directory: Path) -> Generator[None]:
+    """Raise a StorageError for whatever the operating system refuses inside the block."""
+    try:
+        yield
+    except OSError as error:
+        remedy = REMEDIES.get(error.errno or 0, "see the cause")
+        kind = StorageError if error.errno in HOPELESS else StorageUnavailableError
+        raise kind(f"the storage in {directory} failed: {error.strerror or error}: {remedy}") from error

@@ -1,0 +1,74 @@
+"""What is where in the directory, and what does not belong there.
+
+A directory that holds other things is refused at the first use, so that nobody's files are ever taken for ours. From
+then on the directory is pgjq's: what it did not put there, or cannot read, is reported and moved to `aside`, where
+nothing looks. Hidden files and `lost+found` are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from pgjq.errors import StorageError
+from pgjq.storage.file import disk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger("pgjq")
+
+STRANGE = frozenset(("lost+found",))
+FOLDERS = {"workers": ".worker", "leaders": ".lock", "notifications": ".notify"}
+
+
+class Layout:
+    """The paths in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.journal = directory / "journal"
+        self.lock = directory / "journal.lock"
+        self.workers = directory / "workers"
+        self.leaders = directory / "leaders"
+        self.notifications = directory / "notifications"
+        self.aside = directory / "aside"
+        self._ours = {self.journal.name, self.lock.name, self.aside.name, *FOLDERS}
+
+    def prepare(self) -> None:
+        """Make the folders, under the lock; refuse a directory of somebody else, and tidy up one of ours."""
+        foreign = [path for path in self._visible(self.directory) if path.name not in self._ours]
+        if foreign and not self.journal.exists():
+            message = f"{self.directory} holds other things ({foreign[0].name}); name an empty or a new directory"
+            raise StorageError(message)
+        for name in (*FOLDERS, self.aside.name):
+            (self.directory / name).mkdir(exist_ok=True)
+        disk.sync_directory(self.directory.parent)
+        for name, suffix in FOLDERS.items():
+            folder = self.directory / name
+            foreign += [path for path in self._visible(folder) if path.suffix != suffix]
+            for remains in folder.glob(".*.tmp"):
+                remains.unlink()
+        for path in foreign:
+            self.move_aside(path, "this is none of pgjq's files")
+
+    def keep_aside(self, path: Path, why: str) -> None:
+        """Keep a second name for a file that is about to be replaced, and say so."""
+        kept = self._aside(path)
+        os.link(path, kept)
+        logger.warning("%s: %s; kept as %s", path, why, kept)
+
+    def move_aside(self, path: Path, why: str) -> None:
+        """Take a file out of the way, and say so."""
+        kept = self._aside(path)
+        path.rename(kept)
+        logger.warning("%s: %s; moved to %s", path, why, kept)
+
+    def _aside(self, path: Path) -> Path:
+        return self.aside / f"{path.name}.{time.time_ns():x}"
+
+    def _visible(self, folder: Path) -> list[Path]:
+        """List a folder, without what is hidden or the file system's own."""
+        return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.name not in STRANGE)

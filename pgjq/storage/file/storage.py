@@ -1,0 +1,218 @@
+"""FileStorage: what users construct, and its operations in two colours.
+
+In the blocking colour an operation runs on its caller's thread. In the async one it runs on a few threads of the
+storage's own, so that no event loop waits for a lock or a disk. A process that is forked off starts anew: it closes the
+files that it inherited and opens its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pgjq.errors import PgjqError, StorageError, ValidationError
+from pgjq.storage.base import Operations, Promises
+from pgjq.storage.file.bell import Bell, ring
+from pgjq.storage.file.failures import translated
+from pgjq.storage.file.layout import Layout
+from pgjq.storage.file.leader import Leaders
+from pgjq.storage.file.replica import Replica
+from pgjq.storage.file.workers import Workers
+from pgjq.storage.model import answers
+from pgjq.storage.model.audience import Audience
+from pgjq.storage.model.operations import ModelOperations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pgjq.blocking import Colour
+    from pgjq.job import WorkerInfo
+    from pgjq.storage.base import Expectation, Subscription
+    from pgjq.storage.model.jobs import Jobs
+
+R = TypeVar("R")
+
+THREADS = 4
+
+
+class FileStorage:
+    """Jobs in a directory, for any number of processes and threads of one machine.
+
+    The directory is made if it is missing, and must be empty at the first use. `clock` returns an aware datetime, for
+    tests that move time; all who use the directory must go by the same one.
+    """
+
+    promises = Promises(
+        durable=True,
+        processes=True,
+        machines=False,
+        transactions=False,
+        leader_election=True,
+        notice="within a millisecond; where there are no named pipes, 20 ms",
+        clock="the machine's, or `clock=`",
+        url="`file:///directory`",
+    )
+
+    def __init__(self, directory: str | os.PathLike[str], *, clock: Callable[[], datetime] | None = None) -> None:
+        try:
+            self.layout = Layout(Path(os.path.abspath(os.fspath(directory))))  # noqa: PTH100  (links stay links)
+        except TypeError as error:
+            raise ValidationError(f"directory must be a path, not {type(directory).__name__}") from error
+        if not os.fspath(directory):
+            raise ValidationError("directory must not be empty")
+        self.clock = clock or _now
+        self._operations: dict[Colour, Operations] = {
+            "blocking": FileOperations(self, "blocking"),
+            "async": FileOperations(self, "async"),
+        }
+        self._closed = False
+        self._start()
+        os.register_at_fork(after_in_child=partial(_start_anew, weakref.ref(self)))
+
+    def _start(self) -> None:
+        self.audience = Audience()
+        self.replica = Replica(self.layout, self.clock, self.audience, self._ring)
+        self.workers = Workers(self.layout)
+        self.leaders = Leaders(self.layout)
+        self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
+        self._bell: Bell | None = None
+        self._hanging = threading.Lock()
+
+    def operations(self, colour: Colour) -> Operations:
+        """Return the operations in one colour."""
+        return self._operations[colour]
+
+    def reserved(self) -> Operations:
+        """Return the blocking operations: there are no connections, and nobody is inside for long."""
+        return self._operations["blocking"]
+
+    @property
+    def listens(self) -> bool:
+        """Whether this process is told of what others do."""
+        return self._bell is not None
+
+    def listen(self) -> None:
+        """Have this process told of what others do, from now on."""
+        with self._hanging:
+            if not self.listens and not self._closed:
+                self.replica.do(lambda _: None)  # What was there before is no news.
+                with translated(self.layout.directory):
+                    self._bell = Bell(self.layout.notifications, self._follow)
+
+    def _follow(self) -> None:
+        try:
+            self.replica.follow()
+        except PgjqError:
+            return  # Whoever asks for something gets the error; this only listens, and goes on.
+
+    def _ring(self) -> None:
+        bell = self._bell
+        ring(self.layout.notifications, but=None if bell is None else bell.name)
+
+    def close(self) -> None:
+        """Close the files and end every wait; what is stored stays."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._hanging:
+            bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.close()
+        self.replica.close()
+        self.audience.close()
+        self.threads.shutdown(wait=False)
+
+    def start_anew(self) -> None:
+        """Be another process."""
+        self.replica.abandon()
+        if self._bell is not None:
+            self._bell.abandon()
+        self._start()
+        if self._closed:
+            self.replica.close()
+
+
+class FileOperations(ModelOperations):
+    """The operations, in one colour."""
+
+    def __init__(self, storage: FileStorage, colour: Colour) -> None:
+        super().__init__("FileStorage", colour)
+        self._storage = storage
+
+    async def _run(self, call: Callable[[], R]) -> R:
+        if self._colour == "blocking":
+            return call()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._storage.threads, call)
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
+                raise
+            message = "this storage has been closed"
+            raise StorageError(message) from error
+
+    async def _do(self, verb: Callable[[Jobs], R]) -> R:
+        return await self._run(partial(self._storage.replica.do, verb))
+
+    async def _glance(self, verb: Callable[[Jobs], R]) -> R:
+        return await self._run(partial(self._storage.replica.do, verb, durable=False))
+
+    @property
+    def _audience(self) -> Audience:
+        return self._storage.audience
+
+    def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
+        self._storage.workers.see(worker, queues, now)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Operations`."""
+        return await self._do(lambda jobs: self._storage.workers.seen(answers.running(jobs), jobs.now))
+
+    async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
+        """See `Operations`."""
+        return await self._do(lambda jobs: self._storage.leaders.elect(role, candidate, ttl, jobs.now))
+
+    async def leads(self, role: str, candidate: str) -> bool:
+        """See `Operations`."""
+        return self._storage.leaders.leads(role, candidate)
+
+    async def resign(self, role: str, candidate: str) -> None:
+        """See `Operations`."""
+        return await self._do(lambda jobs: self._storage.leaders.resign(role, candidate, jobs.now))
+
+    async def subscribe(self, queue: str | None = None) -> Subscription:
+        """See `Operations`."""
+        await self._run(self._storage.listen)
+        await self._glance(lambda _: None)  # What happened before is no news, and a closed storage says so.
+        return self._storage.audience.subscribe(queue, self._colour)
+
+    async def expect(self, queue: str, job_id: str) -> Expectation:
+        """See `Operations`."""
+        if not self._storage.listens:
+            await self._run(self._storage.listen)
+        return await super().expect(queue, job_id)
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """See `Operations`."""
+        if not self._storage.listens:
+            await self._run(self._storage.listen)
+        return await super().wait_for_work(queues, timeout, poll)
+
+    async def close(self) -> None:
+        """Hold nothing, close nothing."""
+
+
+def _start_anew(storage: weakref.ref[FileStorage]) -> None:
+    here = storage()
+    if here is not None:
+        here.start_anew()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

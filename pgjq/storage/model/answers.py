@@ -1,0 +1,104 @@
+"""What one can ask about jobs without changing any."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pgjq.job import LIVE, JobStatus, QueueStats
+from pgjq.storage.base import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pgjq.options import JobFilter
+    from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.record import Record
+
+
+def get(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+    """Look jobs up."""
+    found = ((job_id, jobs.current(queue, job_id)) for job_id in job_ids)
+    return {job_id: status_of(record, jobs.now) for job_id, record in found if record is not None}
+
+
+def find(jobs: Jobs, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+    """List jobs in the order they were enqueued."""
+    matching = (r for r in jobs.records.values() if r.seq > wanted.after and _matches(r, wanted))
+    page = list(islice(matching, wanted.limit))
+    return [status_of(r, jobs.now) for r in page], page[-1].seq if len(page) == wanted.limit else None
+
+
+def _matches(record: Record, wanted: JobFilter) -> bool:
+    return (
+        not record.superseded
+        and wanted.queue in (None, record.queue)
+        and wanted.state in (None, record.state)
+        and wanted.singleton_key in (None, record.settings.singleton_key)
+        and (wanted.created_before is None or record.created_at < wanted.created_before)
+        and (wanted.created_after is None or record.created_at >= wanted.created_after)
+    )
+
+
+def stats(jobs: Jobs, queue: str) -> QueueStats:
+    """Count a queue's jobs by state."""
+    mine = [r for (name, _), r in jobs.by_id.items() if name == queue]
+    states = Counter(r.state for r in mine)
+    deferred = sum(r.state == "queued" and r.run_at > jobs.now for r in mine)
+    due = [r.run_at for r in mine if r.state in ("queued", "failing") and r.run_at <= jobs.now]
+    return QueueStats(
+        name=queue,
+        queued=states["queued"],
+        deferred=deferred,
+        ready=states["queued"] - deferred,
+        processing=states["processing"],
+        failing=states["failing"],
+        completed=states["completed"],
+        failed=states["failed"],
+        cancelled=states["cancelled"],
+        total=len(mine),
+        oldest_ready_age=(jobs.now - min(due)).total_seconds() if due else None,
+    )
+
+
+def answer(jobs: Jobs, seq: int | None) -> Answer | None:
+    """Say how one job stands, whatever its id means by now."""
+    record = None if seq is None else jobs.records.get(seq)
+    if record is None:
+        return None
+    status = status_of(record, jobs.now)
+    expired = record.finished_at is not None and not record.is_readable(jobs.now)
+    return Answer(status.state, status.attempts, status.max_attempts, status.result, status.error, expired)
+
+
+def running(jobs: Jobs) -> Counter[str | None]:
+    """Count the jobs in each worker's hands."""
+    return Counter(r.worker for r in jobs.processing.values())
+
+
+def status_of(record: Record, now: datetime) -> JobStatus:
+    """Everything that is known of one job; its result or error as long as it can be read."""
+    ended = record.state not in LIVE
+    readable = not ended or record.is_readable(now)
+    return JobStatus(
+        id=record.id,
+        queue=record.queue,
+        state=record.state,
+        created_at=record.created_at,
+        attempts=record.attempts,
+        max_attempts=record.max_attempts,
+        result=record.result if readable else None,
+        error=record.error if readable else None,
+        priority=record.settings.priority,
+        run_at=None if ended else record.run_at,
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        locked_until=record.locked_until,
+        worker=record.worker,
+        lease=record.lease,
+        stalled=record.stalled,
+        singleton_key=record.settings.singleton_key,
+        stalled_on=record.stalled_on,
+    )

@@ -1,0 +1,162 @@
+"""The port's operations on a model, for storages that keep one.
+
+A storage says how an operation is done (`_do`: under which lock, written down how, on which thread) and how workers
+leave a trace; the operations themselves are the model's, one function each.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pgjq.errors import UnsupportedError
+from pgjq.storage.model import answers, care, runs
+from pgjq.storage.model.expectation import ModelExpectation
+from pgjq.storage.model.jobs import Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
+
+    from pgjq.blocking import Colour
+    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobFilter, Submission
+    from pgjq.storage.base import Claimed, Effects, Expectation, Lease, Pulse, Reaped, Settled, Settlement
+    from pgjq.storage.model.audience import Audience
+
+R = TypeVar("R")
+
+
+class Do(Protocol):
+    """How a storage does an operation."""
+
+    async def __call__(self, verb: Callable[[Jobs], R]) -> R:
+        """Do it, whole or not at all."""
+        ...
+
+
+class ModelOperations(ABC):
+    """The operations, in one colour."""
+
+    def __init__(self, storage: str, colour: Colour) -> None:
+        self._name = storage
+        self._colour: Colour = colour
+
+    @abstractmethod
+    async def _do(self, verb: Callable[[Jobs], R]) -> R:
+        """Do an operation, whole or not at all."""
+
+    @abstractmethod
+    async def _glance(self, verb: Callable[[Jobs], R]) -> R:
+        """Do an operation that a crash may undo: nobody who survives the crash has relied on it."""
+
+    @abstractmethod
+    def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
+        """Note that a worker is there, inside an operation of its."""
+
+    @property
+    @abstractmethod
+    def _audience(self) -> Audience: ...
+
+    async def enqueue(
+        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """See `Operations`; made ids are looked up like others."""
+        del made_ids
+        if connection is not None:
+            message = f"{self._name} has no transactions; enqueue without connection=, or use PostgresStorage"
+            raise UnsupportedError(message)
+        return await self._do(partial(care.enqueue, queue=queue, submissions=jobs))
+
+    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        """See `Operations`."""
+        verb = partial(runs.claim, queues=queues, worker=worker, limit=limit, policy=policy)
+        return await self._do(self._seeing(worker, queues, verb))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        return await self._do(partial(runs.settle, settlements=settlements))
+
+    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+        """See `Operations`."""
+        return await self._glance(self._seeing(worker, (), partial(runs.heartbeat, leases=leases)))
+
+    def _seeing(self, worker: str, queues: Sequence[str], verb: Callable[[Jobs], R]) -> Callable[[Jobs], R]:
+        def see_and_do(jobs: Jobs) -> R:
+            self._see(worker, queues, jobs.now)
+            return verb(jobs)
+
+        return see_and_do
+
+    def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AbstractAsyncContextManager[Effects]:
+        """Refuse: there is nothing to commit together with."""
+        del session_factory
+        raise UnsupportedError(f"{self._name} has no transactions; complete job {lease.id!r} by returning its result")
+
+    async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
+        """See `Operations`."""
+        return await self._do(partial(runs.save_checkpoint, lease=lease, checkpoint=checkpoint))
+
+    async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
+        """See `Operations`."""
+        return await self._do(partial(runs.reap, limit=limit, stale_age=stale_age))
+
+    async def next_deadline(self) -> float | None:
+        """See `Operations`."""
+        return await self._glance(runs.next_deadline)
+
+    async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
+        """See `Operations`."""
+        return await self._do(partial(care.cancel, queue=queue, job_id=job_id, active=active))
+
+    async def retry(self, queue: str, job_id: str) -> JobStatus | None:
+        """See `Operations`."""
+        return await self._do(partial(care.retry, queue=queue, job_id=job_id))
+
+    async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return await self._do(partial(care.delete, queue=queue, job_ids=job_ids))
+
+    async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+        """See `Operations`."""
+        return await self._do(partial(answers.get, queue=queue, job_ids=job_ids))
+
+    async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+        """See `Operations`."""
+        return await self._do(partial(answers.find, wanted=wanted))
+
+    async def stats(self, queue: str) -> QueueStats:
+        """See `Operations`."""
+        return await self._do(partial(answers.stats, queue=queue))
+
+    async def prune(self, *, limit: int = 1000) -> int:
+        """See `Operations`."""
+        return await self._do(partial(care.prune, limit=limit))
+
+    async def expect(self, queue: str, job_id: str) -> Expectation:
+        """See `Operations`."""
+        return ModelExpectation(self._do, self._audience, self._colour, queue, job_id)
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """See `Operations`."""
+        until = time.monotonic() + timeout
+        with self._audience.sleeping(queues, self._colour) as box:
+            while True:
+                due = await self._glance(partial(Jobs.peek, queues=queues))
+                if due is not None and due <= 0:
+                    return True
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                if await box.take(min(left, self._look_again(poll), left if due is None else due)):
+                    return True
+
+    def _look_again(self, poll: float) -> float:
+        """After how long to look without having been woken."""
+        return poll

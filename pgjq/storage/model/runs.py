@@ -1,0 +1,229 @@
+"""Runs: how jobs are claimed, kept, ended and taken back."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+
+from pgjq.lease import Stall, explain, judge
+from pgjq.options import PLAIN
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.retry import retry_delay
+from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled
+from pgjq.storage.model.record import earlier, later
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from pgjq.job import JobError, State
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobOptions
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Settlement
+    from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.record import Record
+
+# How many of the workers that a job stalled on stay on its record.
+STALLED_ON = 20
+
+# What a job no longer has once nobody runs it; who ran it last stays on record when it ended.
+IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
+
+
+class Terms(NamedTuple):
+    """For how long a claim made now holds a job: as the job asks for, else as the worker's policy says."""
+
+    lease_seconds: float | None
+    expire_seconds: float | None
+    locked_until: datetime | None
+    expire_at: datetime | None
+
+    @classmethod
+    def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> Terms:
+        """Settle the terms."""
+        lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
+        expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
+        expire_at = later(now, expire)
+        return cls(lease, expire, earlier(later(now, lease), expire_at), expire_at)
+
+
+def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    """Take due jobs, by priority and then by age."""
+    jobs.promote()
+    usual = Terms.of(PLAIN, policy, jobs.now)
+    taken: list[Claimed] = []
+    for queue in queues:
+        while len(taken) < limit and (record := jobs.first(queue)) is not None:
+            options = record.settings.options
+            terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)
+            taken.append(_claim(jobs, record, worker, policy, terms))
+    return taken
+
+
+def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy, terms: Terms) -> Claimed:
+    jobs.change(
+        record,
+        "processing",
+        state="processing",
+        lease=record.lease + 1,
+        attempts=record.attempts + 1,
+        worker=worker,
+        started_at=jobs.now,
+        lease_seconds=terms.lease_seconds,
+        expire_at=terms.expire_at,
+        locked_until=terms.locked_until,
+        max_stalled=policy.max_stalled,
+        reap_exhausted=policy.reap_exhausted,
+    )
+    return Claimed(
+        Lease(record.queue, record.id, record.lease, record.seq),
+        record.payload,
+        record.attempts,
+        record.max_attempts,
+        record.created_at,
+        terms.lease_seconds,
+        terms.expire_seconds,
+        record.checkpoint,
+        record.settings.options,
+    )
+
+
+def settle(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
+    """End runs, each only if its lease is still the job's."""
+    return [Settled(lease, _settle(jobs, jobs.held(lease), outcome)) for lease, outcome in settlements]
+
+
+def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None:
+    if record is None:
+        return None
+    match Cancelled() if record.cancel_requested else outcome:
+        case Completed(result):
+            end(jobs, record, "completed", result=result)
+        case Failed(error):
+            end(jobs, record, "failed", error=error)
+        case Cancelled():
+            end(jobs, record, "cancelled")
+        case Failing(error, delay):
+            _give_back(jobs, record, "failing", delay, error=error)
+        case Released():
+            _refund(jobs, record, 0.0)
+        case Snoozed(delay):
+            _refund(jobs, record, delay)
+        case _ as never:
+            assert_never(never)
+    return record.state
+
+
+def end(
+    jobs: Jobs, record: Record, state: State, *, result: bytes | None = None, error: JobError | None = None
+) -> None:
+    """End a job."""
+    # Every state in which a job ends is the name of an event as well.
+    jobs.change(record, state, state=state, finished_at=jobs.now, result=result, error=error, **IDLE)  # pyright: ignore[reportArgumentType]
+
+
+def _give_back(jobs: Jobs, record: Record, state: State, delay: float, **fields: Any) -> None:
+    """End a run, but not the job."""
+    run_at = jobs.now + timedelta(seconds=delay)
+    jobs.change(record, state, state=state, run_at=run_at, worker=None, **IDLE, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def _refund(jobs: Jobs, record: Record, delay: float) -> None:
+    """Give a job back with its attempt: it is in the state again that it was claimed from."""
+    attempts = record.attempts - 1
+    _give_back(jobs, record, "failing" if attempts else "queued", delay, attempts=attempts)
+
+
+def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> Pulse:
+    """Move `locked_until` ahead for every lease that is still held."""
+    held = [(lease, jobs.held(lease)) for lease in leases]
+    for _, record in held:
+        if record is not None:
+            renewed = earlier(later(jobs.now, record.lease_seconds), record.expire_at)
+            jobs.change(record, locked_until=renewed)
+    return Pulse(
+        lost=[lease for lease, record in held if record is None],
+        cancel_requested=[lease for lease, record in held if record is not None and record.cancel_requested],
+    )
+
+
+def save_checkpoint(jobs: Jobs, lease: Lease, checkpoint: bytes) -> bool:
+    """Keep a value for the next run, if the lease still holds."""
+    record = jobs.held(lease)
+    if record is not None:
+        jobs.change(record, checkpoint=checkpoint)
+    return record is not None
+
+
+def reap(jobs: Jobs, limit: int, stale_age: float) -> list[Reaped]:
+    """Take back jobs whose deadline passed, the most overdue first."""
+    patience = timedelta(seconds=stale_age)
+    late = [r for r in jobs.processing.values() if _is_late(_set_right(jobs, r), jobs.now, patience)]
+    late.sort(key=lambda r: (r.locked_until, r.seq))
+    return [_reap(jobs, record) for record in late[:limit]]
+
+
+def _set_right(jobs: Jobs, record: Record) -> Record:
+    """Bring a deadline near that is farther off than any lease: it was set before the clock was set back."""
+    latest = later(jobs.now, record.lease_seconds)
+    if latest is not None and record.locked_until is not None and record.locked_until > latest:
+        jobs.change(record, locked_until=latest)
+    return record
+
+
+def _is_late(record: Record, now: datetime, patience: timedelta) -> bool:
+    if record.locked_until is None or record.locked_until > now:
+        return False
+    return record.locked_until <= now - patience or (record.expire_at is not None and record.expire_at <= now)
+
+
+def _reap(jobs: Jobs, record: Record) -> Reaped:
+    action = judge(
+        Stall(
+            record.cancel_requested,
+            record.attempts,
+            record.max_attempts,
+            record.stalled,
+            record.max_stalled,
+            record.reap_exhausted,
+        )
+    )
+    reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
+    worker = record.worker or "?"
+    if action != "cancelled":
+        _note_stall(jobs, record, explain(reason, worker), worker)
+    jobs.change(record, "stalled", {"count": record.stalled, "action": action, "reason": reason})
+    match action:
+        case "recovered":
+            delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
+            _give_back(jobs, record, "failing", delay)
+        case "failed":
+            end(jobs, record, "failed", error=record.error)
+        case "cancelled":
+            end(jobs, record, "cancelled")
+        case _ as never:
+            assert_never(never)
+    return Reaped(
+        record.queue,
+        record.id,
+        record.stalled,
+        record.attempts,
+        record.max_attempts,
+        action,
+        reason,
+        worker,
+        record.payload if action == "failed" else None,
+    )
+
+
+def _note_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:
+    stalled_on = (*record.stalled_on, worker)[-STALLED_ON:]
+    jobs.change(record, stalled=record.stalled + 1, stalled_on=stalled_on, error=error)
+
+
+def next_deadline(jobs: Jobs) -> float | None:
+    """Tell how long it is until the next processing job's deadline passes."""
+    deadlines = [r.locked_until for r in jobs.processing.values() if r.locked_until is not None]
+    return (min(deadlines) - jobs.now).total_seconds() if deadlines else None

@@ -1,0 +1,133 @@
+"""Whoever reads the journal later knows exactly what those know who wrote it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pgjq import FileStorage, JobError, LeasePolicy, NewJob
+from pgjq.blocking import drive
+from pgjq.options import Submission, settings
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Settlement
+from pgjq.storage.model.record import Record
+from pgjq.testing import ManualClock
+from pgjq.testing.simulation import Story, play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEPS = 60
+QUEUES = ["one", "two\n€"]
+KEPT = [f.name for f in fields(Record) if f.name not in ("settings", "ready")]
+
+
+class Life:
+    """Random operations by two storages on one directory."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311
+        self.clock = ManualClock()
+        self.directory = directory
+        self.storages = [FileStorage(directory, clock=self.clock) for _ in range(2)]
+        self.held: list[Any] = []
+
+    @property
+    def ops(self) -> Any:
+        return self.chance.choice(self.storages).operations("blocking")
+
+    def step(self) -> None:
+        verbs = [self.enqueue, self.enqueue, self.claim, self.claim, self.settle, self.settle, self.beat, self.manage]
+        self.chance.choice(verbs)()
+        if self.chance.random() < 0.3:
+            self.clock.advance(self.chance.choice([0.1, 5, 40, 4000, 800_000, -20]))
+
+    def enqueue(self) -> None:
+        usual = NewJob(None, None)
+        special = NewJob(
+            None,
+            None,
+            priority=self.chance.randrange(-3, 4),
+            delay=self.chance.choice([None, 0, 7.5]),
+            singleton_key=self.chance.choice([None, "k"]),
+            max_attempts=self.chance.choice([None, 1, 9]),
+            retry_delay=self.chance.choice([None, 0.5]),
+            result_ttl=self.chance.choice([None, 3]),
+        )
+        payload = self.chance.choice([b"", b'{"a": "\xc3\xbc"}', b"\xff\x00\n", b"\r\n\x1e\xe2\x80\xa8"])
+        ids = self.chance.choices("abcdefgh", k=3)
+        jobs = [Submission(i, payload, settings(self.chance.choice([usual, special]))) for i in ids]
+        drive(self.ops.enqueue(self.chance.choice(QUEUES), jobs))
+
+    def claim(self) -> None:
+        policy = LeasePolicy(lease=30, heartbeat=10, max_stalled=self.chance.choice([None, 1]))
+        self.held += drive(self.ops.claim(QUEUES, worker="ann", limit=2, policy=policy))
+
+    def settle(self) -> None:
+        error = JobError("E", "text \udcff \n", None)
+        outcomes = [Completed(b"\xfe"), Completed(None), Failed(error), Failing(error, 3), Released(), Snoozed(2)]
+        taken = [self.held.pop() for _ in range(min(2, len(self.held)))]
+        outcome = self.chance.choice([*outcomes, Cancelled()])
+        drive(self.ops.settle([Settlement(job.lease, outcome) for job in taken]))
+
+    def beat(self) -> None:
+        drive(self.ops.heartbeat([job.lease for job in self.held], worker="ann"))
+        for job in self.held[:1]:
+            drive(self.ops.save_checkpoint(job.lease, b"\x80"))
+        drive(self.ops.reap(limit=1))
+
+    def manage(self) -> None:
+        queue, job_id = self.chance.choice(QUEUES), self.chance.choice("abcdefgh")
+        call = self.chance.choice(["cancel", "retry", "delete", "prune"])
+        match call:
+            case "prune":
+                drive(self.ops.prune(limit=2))
+            case "delete":
+                drive(self.ops.delete(queue, [job_id]))
+            case "cancel":
+                drive(self.ops.cancel(queue, job_id, active=True))
+            case _:
+                drive(self.ops.retry(queue, job_id))
+
+    def close(self) -> None:
+        for storage in self.storages:
+            storage.close()
+
+
+def known(storage: FileStorage) -> Any:
+    """Everything that a process knows of the jobs, brought up to date."""
+    drive(storage.operations("blocking").stats("one"))
+    jobs = storage.replica._jobs
+    records = {seq: [getattr(r, name) for name in KEPT] for seq, r in jobs.records.items()}
+    return records, {key: r.seq for key, r in jobs.by_id.items()}, set(jobs.processing), jobs.last_seq
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
+    life = Life(memory_disk / "jobs", seed)
+    for _ in range(STEPS):
+        life.step()
+    expected = known(life.storages[0])
+    assert known(life.storages[1]) == expected
+    late = FileStorage(memory_disk / "jobs", clock=life.clock)
+    assert known(late) == expected
+    with late.replica._mutex:
+        late.replica._rewrite()
+    assert known(late) == known(life.storages[0]) == expected
+    policy = LeasePolicy()
+    order = drive(late.operations("blocking").claim(QUEUES, worker="bob", limit=100, policy=policy))
+    assert all(drive(life.ops.claim(QUEUES, worker="bob", limit=100, policy=policy)) == [] for _ in range(2))
+    assert {job.lease.key for job in order} <= set(expected[0])
+    late.close()
+    life.close()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_same_seeds_have_the_same_answers_as_in_memory(memory_disk: Path, seed: int) -> None:
+    clock = ManualClock()
+    storage = FileStorage(memory_disk / "jobs", clock=clock)
+    assert Story(seed, storage, clock).play() == play(seed)
+    storage.close()
