@@ -29,6 +29,7 @@ from pgjq.queue import AsyncQueue, Queue, Worker
 from pgjq.serde import JsonSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.storage.redis.storage import RedisStorage
 from pgjq.worker.run import AsyncJob, Job
 
 __version__ = version("pgjq")
@@ -62,6 +63,7 @@ __all__ = [
     "Queue",
     "QueueNotFoundError",
     "QueueStats",
+    "RedisStorage",
     "Retry",
     "SchemaError",
     "Serde",

@@ -1,0 +1,166 @@
+"""One listening connection for each channel that somebody in this process wants to hear.
+
+There are two channels: `wake` says which queue may have work for those who sleep, `events` tells of every job's life.
+Rules of the protocol
+* `want` returns when the server has confirmed the subscription: what is published from then on is heard. The wake
+  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps; events are left when nobody wants them,
+  because writers look whether anybody does.
+* A thread waits on the socket and hands messages to mailboxes. After a silence it asks the server for a sign of life,
+  because a connection that is only listened to can be dead for hours.
+* After a loss it connects and subscribes again, and puts `RESYNC` into every mailbox: what was published in between was
+  not heard, so everyone looks for themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ConnectionError as Lost
+
+from pgjq.errors import StorageError
+from pgjq.storage.redis.failures import translated
+
+if TYPE_CHECKING:
+    from pgjq.storage.mailbox import Mailbox
+
+PROBE_SECONDS: Final = 5.0
+RECONNECT_SECONDS: Final = 0.5
+RESYNC: Final = None
+
+Notice = bytes | None
+EVERYTHING: Final = b""
+
+
+class Listener:
+    """A channel's connection, its thread, and who wants to hear what: one subject, or everything on the channel."""
+
+    def __init__(self, client: Any, channel: str, *, stays: bool) -> None:
+        self._client = client
+        self._channel = channel
+        self._stays = stays
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._wants: dict[bytes, list[Mailbox[Notice]]] = {}
+        self._pubsub: Any = None
+        self._thread: threading.Thread | None = None
+
+    def want(self, subject: bytes, box: Mailbox[Notice]) -> None:
+        """Have messages put into a mailbox from now on; without a connection, wait for one."""
+        if self._process != os.getpid():
+            self._begin()  # In a forked child the connection and the thread are the parent's.
+        with self._lock:
+            if self._closing.is_set():
+                message = "this storage has been closed"
+                raise StorageError(message)
+            if self._thread is None:
+                self._start()
+            self._wants.setdefault(subject, []).append(box)
+
+    def is_ready(self) -> bool:
+        """Tell whether `want` would return at once."""
+        return self._thread is not None and self._process == os.getpid()
+
+    def leave(self, subject: bytes, box: Mailbox[Notice]) -> None:
+        """Stop putting messages into a mailbox; if it was the last one, stop listening."""
+        with self._lock:
+            boxes = self._wants.get(subject, [])
+            if box in boxes:
+                boxes.remove(box)
+            if not boxes:
+                self._wants.pop(subject, None)
+            idle = not self._wants and not self._stays and not self._closing.is_set()
+            thread = self._thread if idle else None
+            if thread is not None:
+                ending, pubsub, self._pubsub, self._thread = self._closing, self._pubsub, None, None
+                self._closing = threading.Event()
+                self._end(ending, pubsub)
+
+    def close(self) -> None:
+        """Stop the thread, close the connection and every mailbox."""
+        with self._lock:
+            boxes = [box for boxes in self._wants.values() for box in boxes]
+            thread = self._thread
+            self._end(self._closing, self._pubsub)
+        if thread is not None and thread is not threading.current_thread() and self._process == os.getpid():
+            thread.join(timeout=5)
+        for box in boxes:
+            box.close()
+
+    def _end(self, closing: threading.Event, pubsub: Any) -> None:
+        """Tell a thread to end, and wake it: its connection is cut while it reads."""
+        closing.set()
+        if pubsub is not None and pubsub.connection is not None and self._process == os.getpid():
+            pubsub.connection.disconnect()
+
+    def _start(self) -> None:
+        """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
+        with translated():
+            self._pubsub = self._subscribed()
+        arguments = (self._closing, self._pubsub)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="pgjq listener", daemon=True)
+        self._thread.start()
+
+    def _subscribed(self) -> Any:
+        """Connect and subscribe, and wait until the server says so."""
+        pubsub = self._client.pubsub()
+        try:
+            pubsub.subscribe(self._channel)
+            if pubsub.get_message(timeout=PROBE_SECONDS) is None:
+                message = "no answer to a subscription"
+                raise Lost(message)
+        except BaseException:
+            pubsub.close()
+            raise
+        return pubsub
+
+    def _run(self, closing: threading.Event, pubsub: Any) -> None:
+        while not closing.is_set():
+            try:
+                pubsub = pubsub or self._reconnected(closing)
+                self._listen(closing, pubsub)
+            except Exception:  # noqa: BLE001  (a listener that dies leaves sleepers behind; cut off, it may say anything)
+                self._drop(pubsub)
+                pubsub = None
+                closing.wait(RECONNECT_SECONDS)
+        self._drop(pubsub)
+
+    def _reconnected(self, closing: threading.Event) -> Any:
+        pubsub = self._subscribed()
+        with self._lock:
+            if closing is self._closing:
+                self._pubsub = pubsub
+            boxes = [box for boxes in self._wants.values() for box in boxes]
+        for box in boxes:
+            box.put(RESYNC)
+        return pubsub
+
+    def _listen(self, closing: threading.Event, pubsub: Any) -> None:
+        asked = False
+        while not closing.is_set():
+            message = pubsub.get_message(timeout=PROBE_SECONDS)
+            if message is not None:
+                asked = False
+                if message["type"] == "message":
+                    self._deliver(message["data"])
+            elif asked:
+                raise Lost("the server has fallen silent")
+            else:
+                pubsub.ping()
+                asked = True
+
+    def _deliver(self, data: bytes) -> None:
+        for subject in (data, EVERYTHING):
+            for box in tuple(self._wants.get(subject, ())):
+                box.put(data)
+
+    def _drop(self, pubsub: Any) -> None:
+        if pubsub is not None:
+            with contextlib.suppress(Exception):
+                pubsub.close()

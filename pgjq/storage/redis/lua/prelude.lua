@@ -1,0 +1,196 @@
+-- What every script of a queue begins with: its keys, its time, a job's record, and the steps that several verbs share.
+--
+-- Rules
+--   * KEYS are those of one queue, in the order of keys.py, and share a hash tag.
+--   * Everything is in microseconds since the epoch, by this server's clock. A test may name another time: ARGV[1].
+--   * A script looks first and writes then. A full server (maxmemory) refuses a script at its first write or not at
+--     all, so that nothing is ever half-written. Scripts that add jobs begin with a write that a full server refuses;
+--     scripts that work on jobs which are there already begin with one that it allows, and so can always finish them.
+local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING, CHECKPOINTS, OUTCOMES, EXPIRING,
+    PRUNABLE = unpack(KEYS)
+local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
+
+local QUEUE, EVENTS, WAKE, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local request = cjson.decode(ARGV[6])
+local BLOBS = 6
+
+local time = redis.call('TIME')
+local REAL = time[1] * 1000000 + time[2]
+local NOW = ARGV[1] == '' and REAL or tonumber(ARGV[1])
+
+-- A job's record is an array; `false` stands for "none".
+local ID, STATE, PRIORITY, MAX_ATTEMPTS, RESULT_TTL, SINGLETON, OPTIONS, RETENTION, KEEP, CREATED, RUN_AT, ATTEMPTS,
+    LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+
+local function some(value)
+    if value == cjson.null or value == nil then
+        return false
+    end
+    return value
+end
+
+-- Numbers of more than fourteen digits lose some of them on their way through JSON, unless they are text.
+local function text(number)
+    return number and string.format('%.0f', number) or cjson.null
+end
+
+local function micros(seconds)
+    return math.floor(seconds * 1000000 + 0.5)
+end
+
+local function read(seq)
+    local packed = seq and redis.call('HGET', JOBS, seq)
+    return packed and cmsgpack.unpack(packed)
+end
+
+local function write(seq, job)
+    redis.call('HSET', JOBS, seq, cmsgpack.pack(job))
+end
+
+local function options_of(job)
+    return job[OPTIONS] and cjson.decode(job[OPTIONS]) or {}
+end
+
+-- The job that a lease still holds. The token is the moment of the claim: a claim that a failover forgot, and the claim
+-- that was made instead, have the same number but never the same token.
+local function held(seq, lease, token)
+    local job = read(seq)
+    if job and job[STATE] == 'processing' and job[LEASE] == lease and job[TOKEN] == tonumber(token) then
+        return job
+    end
+    return nil
+end
+
+-- Begin with a write that does nothing and that a full server allows: what follows it is not refused.
+local function insist()
+    redis.call('HDEL', META, '')
+end
+
+-- Events are published together, at the end, and only if somebody listens; in a cluster nobody can know that.
+local events = {}
+local heard = UNSEEN == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
+local placed = false
+
+local function tell(name, job, count, action, reason)
+    if heard then
+        events[#events + 1] = {name, job[ID], job[ATTEMPTS], count, action, reason}
+    end
+end
+
+-- Say what happened: to subscribers, and, if there may be work now, to workers that went to sleep.
+local function announce()
+    for first = 1, #events, 500 do
+        local some_events = {unpack(events, first, math.min(first + 499, #events))}
+        redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = some_events}))
+    end
+    if placed and redis.call('HDEL', META, 'asleep') == 1 then
+        redis.call('PUBLISH', WAKE, QUEUE)
+    end
+end
+
+-- Put a job where claims, or promotion, will find it.
+local function place(seq, job, run_at)
+    job[RUN_AT] = run_at
+    redis.call('ZADD', LIVE[job[STATE]], run_at, seq)
+    if run_at <= NOW then
+        redis.call('ZADD', READY, -job[PRIORITY], seq)
+    else
+        redis.call('ZADD', WAITING, run_at, seq)
+    end
+    redis.call('ZADD', PRUNABLE, math.max(job[CREATED], run_at) + job[RETENTION], seq)
+    write(seq, job)
+    placed = true
+end
+
+-- Take a job out of wherever its state has put it.
+local function leave(seq, job)
+    if LIVE[job[STATE]] then
+        redis.call('ZREM', LIVE[job[STATE]], seq)
+        if job[STATE] ~= 'processing' and redis.call('ZREM', READY, seq) == 0 then
+            redis.call('ZREM', WAITING, seq)
+        end
+    else
+        redis.call('HINCRBY', META, job[STATE], -1)
+    end
+end
+
+-- End a run, but not the job.
+local function give_back(seq, job, state, delay)
+    leave(seq, job)
+    job[STATE], job[WORKER], job[EXPIRE_AT] = state, false, false
+    place(seq, job, NOW + delay)
+end
+
+-- End a job. What a completed one was told is of no use to anybody any more.
+local function finish(seq, job, state, outcome)
+    leave(seq, job)
+    job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
+    write(seq, job)
+    redis.call('HINCRBY', META, state, 1)
+    local expires_at = NOW + job[RESULT_TTL]
+    if outcome then
+        redis.call('HSET', OUTCOMES, seq, outcome)
+        redis.call('ZADD', EXPIRING, expires_at, seq)
+    else
+        redis.call('HDEL', OUTCOMES, seq)
+    end
+    if state == 'completed' then
+        redis.call('HDEL', PAYLOADS, seq)
+        redis.call('HDEL', CHECKPOINTS, seq)
+    end
+    if job[KEEP] == 0 then
+        redis.call('ZREM', PRUNABLE, seq)
+    elseif state == 'cancelled' then
+        redis.call('ZADD', PRUNABLE, NOW + job[KEEP], seq)
+    else
+        redis.call('ZADD', PRUNABLE, math.max(NOW + job[KEEP], expires_at), seq)
+    end
+end
+
+-- Forget a job, and its id.
+local function drop(seq, job)
+    leave(seq, job)
+    redis.call('HDEL', IDS, job[ID])
+    for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
+        redis.call('HDEL', key, seq)
+    end
+    for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
+        redis.call('ZREM', key, seq)
+    end
+end
+
+-- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
+local function sweep(count)
+    for _, seq in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, count)) do
+        redis.call('HDEL', OUTCOMES, seq)
+        redis.call('ZREM', EXPIRING, seq)
+    end
+end
+
+local function is_fresh(job)
+    return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
+end
+
+-- A result begins with "r", an error's JSON with "e".
+local function outcome_of(seq, job)
+    if LIVE[job[STATE]] or is_fresh(job) then
+        return redis.call('HGET', OUTCOMES, seq)
+    end
+    return false
+end
+
+-- A job as rows.py reads it; its outcome, which may be any bytes, travels beside it.
+local function row_of(seq, job)
+    local locked_until
+    if job[STATE] == 'processing' then
+        locked_until = tonumber(redis.call('ZSCORE', PROCESSING, seq))
+        locked_until = locked_until < math.huge and locked_until
+    end
+    local ended = not LIVE[job[STATE]]
+    return {
+        seq, job[ID], job[STATE], text(job[CREATED]), job[ATTEMPTS], job[MAX_ATTEMPTS], job[PRIORITY],
+        ended and cjson.null or text(job[RUN_AT]), text(job[STARTED]), text(job[FINISHED]), text(locked_until),
+        job[WORKER], job[LEASE], job[STALLED], job[SINGLETON]
+    }
+end

@@ -1,0 +1,10 @@
+-- Running: how many jobs of this queue are in which worker's hands, for people.
+local counts, names = {}, {}
+for _, seq in ipairs(redis.call('ZRANGE', PROCESSING, 0, -1)) do
+    local worker = read(seq)[WORKER]
+    counts[worker] = (counts[worker] or 0) + 1
+end
+for worker, count in pairs(counts) do
+    names[#names + 1] = {worker, count}
+end
+return cjson.encode(names)

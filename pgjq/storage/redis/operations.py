@@ -1,0 +1,349 @@
+"""The operations on Redis, in both colours from one source.
+
+An operation on a queue is one Lua script (`lua/`), with its guarantees in its header, and one round trip; this module
+turns values into arguments and answers into values. What concerns several queues is done queue by queue, because in a
+cluster each of them may be on another server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+
+from pgjq.errors import UnsupportedError
+from pgjq.job import CancelResult
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Pulse, Reaped, Settled
+from pgjq.storage.mailbox import Mailbox, MailSubscription
+from pgjq.storage.redis import enqueue, rows
+from pgjq.storage.redis.scripts import script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from pgjq.blocking import Colour
+    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobFilter, Submission
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Claimed, Effects, Lease, Settlement, Subscription
+    from pgjq.storage.redis.listen import Listener, Notice
+    from pgjq.storage.redis.storage import Shared
+    from pgjq.storage.redis.wire import Wire, Word
+
+R = TypeVar("R")
+
+WORKER_LAPSES: Final = 60 * rows.SECOND
+LOOKS: Final = 1000
+EVERYTHING: Final = b""
+
+
+class RedisOperations:
+    """The operations, in the colour of the wire."""
+
+    def __init__(self, colour: Colour, wire: Wire, shared: Shared) -> None:
+        self._colour: Colour = colour
+        self._wire = wire
+        self._shared = shared
+        self._keys = shared.keys
+
+    async def enqueue(
+        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """See `Operations`."""
+        if connection is not None:
+            raise UnsupportedError("RedisStorage has no transactions; enqueue without connection=, or use PostgresStorage")
+        if not jobs:
+            return []
+        arguments = enqueue.arguments(jobs, made_ids=made_ids)
+        return enqueue.answers(jobs, await self._listed("enqueue", queue, *arguments))
+
+    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        """See `Operations`."""
+        if self._shared.workers.get(worker) != tuple(queues):
+            await self._see(worker, queues)
+            self._shared.workers[worker] = tuple(queues)
+        taken: list[Claimed] = []
+        for queue in queues:
+            if len(taken) == limit:
+                break
+            request = _claim_request(worker, limit - len(taken), policy)
+            found, *blobs = await self._listed("claim", queue, rows.write(request))
+            told = zip(json.loads(found), blobs[::2], blobs[1::2], strict=True)
+            taken += [rows.claimed(queue, row, payload, checkpoint) for row, payload, checkpoint in told]
+        return taken
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        states: dict[int, Any] = {}
+        for queue, indexes in _by_queue(settlement.lease for settlement in settlements).items():
+            mine = [settlements[n] for n in indexes]
+            request = [_settle_row(s.lease, s.outcome) for s in mine]
+            results = [_result(s.outcome) for s in mine]
+            found = json.loads(await self._run("settle", queue, rows.write(request), *results))
+            states |= zip(indexes, found, strict=True)
+        return [Settled(s.lease, states[n] or None) for n, s in enumerate(settlements)]
+
+    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+        """See `Operations`."""
+        await self._see(worker, ())
+        answers: dict[int, int] = {}
+        for queue, indexes in _by_queue(leases).items():
+            request = [_fence(leases[n]) for n in indexes]
+            answers |= zip(indexes, json.loads(await self._run("heartbeat", queue, rows.write(request))), strict=True)
+        return Pulse(
+            lost=[lease for n, lease in enumerate(leases) if answers[n] == 0],
+            cancel_requested=[lease for n, lease in enumerate(leases) if answers[n] == 2],  # noqa: PLR2004
+        )
+
+    def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AbstractAsyncContextManager[Effects]:
+        """Refuse: a handler's own writes go elsewhere, and cannot be committed together with a job here."""
+        del session_factory
+        raise UnsupportedError(f"RedisStorage has no transactions; complete job {lease.id!r} by returning its result")
+
+    async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
+        """See `Operations`."""
+        return bool(await self._run("save_checkpoint", lease.queue, rows.write(_fence(lease)), checkpoint))
+
+    async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
+        """See `Operations`. The queue with the most overdue job comes first."""
+        taken: list[Reaped] = []
+        late = sorted((left, queue) for queue, left in (await self._deadlines()).items() if left <= 0)
+        for _, queue in late:
+            if len(taken) == limit:
+                break
+            request = {
+                "limit": limit - len(taken),
+                "patience": rows.micros(stale_age),
+                "seed": random.randrange(2**31),  # noqa: S311
+            }
+            found = json.loads(await self._run("reap", queue, rows.write(request)))
+            taken += [Reaped(queue, *row) for row in found]
+        return taken
+
+    async def next_deadline(self) -> float | None:
+        """See `Operations`."""
+        soonest = min((await self._deadlines()).values(), default=None)
+        return None if soonest is None else soonest / rows.SECOND
+
+    async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
+        """See `Operations`."""
+        found = await self._run("cancel", queue, rows.write({"id": job_id, "active": active}))
+        return CancelResult(found.decode())
+
+    async def retry(self, queue: str, job_id: str) -> JobStatus | None:
+        """See `Operations`."""
+        found = await self._run("retry", queue, rows.write({"id": job_id}))
+        return None if found is None else rows.statuses(queue, found[0], found[1:])[0][1]
+
+    async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return await self._run("delete", queue, rows.write(list(job_ids)))
+
+    async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+        """See `Operations`."""
+        found, *outcomes = await self._run("get", queue, rows.write(list(job_ids)))
+        return {status.id: status for _, status in rows.statuses(queue, found, outcomes)}
+
+    async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+        """See `Operations`.
+
+        Numbers are moments, and two queues on two servers may use the same one: a page ends before such a pair or
+        after it, so that whoever goes on from there misses nothing.
+        """
+        queues = await self._queues() if wanted.queue is None else [wanted.queue]
+        found = [pair for queue in queues for pair in await self._find(queue, wanted)]
+        found.sort(key=lambda pair: pair[0])
+        end = min(wanted.limit, len(found))
+        while 0 < end < len(found) and found[end][0] == found[end - 1][0]:
+            end += 1
+        page = found[:end]
+        return [status for _, status in page], page[-1][0] if len(page) >= wanted.limit else None
+
+    async def _find(self, queue: str, wanted: JobFilter) -> list[tuple[int, JobStatus]]:
+        found: list[tuple[int, JobStatus]] = []
+        after: str | None = f"{wanted.after:016d}"
+        while after is not None and len(found) < wanted.limit:
+            request = {
+                "after": after,
+                "limit": wanted.limit - len(found),
+                "looks": LOOKS,
+                "state": wanted.state,
+                "singleton_key": wanted.singleton_key,
+                "created_before": wanted.created_before and rows.micros_at(wanted.created_before),
+                "created_after": wanted.created_after and rows.micros_at(wanted.created_after),
+            }
+            last, page, *outcomes = await self._run("find", queue, rows.write(request))
+            found += rows.statuses(queue, page, outcomes)
+            after = None if last is None else last.decode()
+        return found
+
+    async def stats(self, queue: str) -> QueueStats:
+        """See `Operations`."""
+        return rows.queue_stats(queue, await self._run("stats", queue))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Operations`."""
+        running: Counter[str] = Counter()
+        for queue in await self._queues():
+            running.update(dict(json.loads(await self._run("running", queue))))
+        args = (self._shared.clock(), WORKER_LAPSES)
+        found = await self._wire.execute(script("workers"), self._keys.workers, args)
+        infos = [rows.worker_info(row, running[row[0].decode()]) for row in found]
+        return sorted(infos, key=lambda worker: (worker.started_at, worker.id))
+
+    async def prune(self, *, limit: int = 1000) -> int:
+        """See `Operations`."""
+        count = 0
+        for queue in await self._queues():
+            if count < limit:
+                count += await self._run("prune", queue, rows.write({"limit": limit - count}))
+        return count
+
+    async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
+        """See `Operations`: SET NX PX, and a renewal that looks at the owner first."""
+        args = (candidate, max(1, round(ttl * 1000)))
+        return bool(await self._wire.execute(script("elect"), (self._keys.office(role),), args))
+
+    async def resign(self, role: str, candidate: str) -> None:
+        """See `Operations`."""
+        await self._wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
+
+    async def subscribe(self, queue: str | None = None) -> Subscription:
+        """See `Operations`."""
+        box: Mailbox[Notice] = _Decoded(self._colour, queue)
+        listener = self._shared.events
+        await self._want(listener, EVERYTHING, box)
+        return MailSubscription(box, lambda: listener.leave(EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """See `Operations`: listen first, then look, then sleep."""
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        subjects = [queue.encode() for queue in queues]
+        until = time.monotonic() + timeout
+        try:
+            for subject in subjects:
+                await self._want(self._shared.wakes, subject, box)
+            return await self._sleep(queues, box, until, poll)
+        finally:
+            for subject in subjects:
+                self._shared.wakes.leave(subject, box)
+
+    async def close(self) -> None:
+        """See `Operations`."""
+        await self._wire.close()
+
+    async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float, poll: float) -> bool:
+        while True:
+            looks = [await self._run("peek", queue) for queue in queues]
+            due = min((look / rows.SECOND for look in looks if look is not None), default=None)
+            left = until - time.monotonic()
+            if due == 0 or left <= 0:
+                return left > 0
+            news = await box.take(min(left, poll, left if due is None else due))
+            if any(notice is not None for notice in news):
+                return True
+
+    async def _want(self, listener: Listener, subject: bytes, box: Mailbox[Notice]) -> None:
+        """Listen; where that has to connect first, in the async colour on a thread."""
+        if self._colour == "blocking" or listener.is_ready():
+            listener.want(subject, box)
+        else:
+            await asyncio.to_thread(listener.want, subject, box)
+
+    async def _run(self, name: str, queue: str, request: bytes = b"[]", *blobs: bytes) -> Any:
+        """Run a queue's script."""
+        keys, shared = self._keys, self._shared
+        words: tuple[Word, ...] = (shared.clock(), queue, keys.events, keys.wake, shared.unseen, request, *blobs)
+        return await self._wire.execute(script(name), keys.of_queue(queue), words)
+
+    async def _listed(self, name: str, queue: str, *arguments: bytes) -> Any:
+        """Run a script that wants its queue to be on the list, and put it there if it is not.
+
+        The list comes first and the queue's own note of it second: whoever finds the note finds the queue on the list.
+        """
+        while (reply := await self._run(name, queue, *arguments)) is None:
+            await self._wire.command("SADD", self._keys.queues, queue)
+            await self._run("list_queue", queue)
+        return reply
+
+    async def _queues(self) -> list[str]:
+        return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))
+
+    async def _deadlines(self) -> dict[str, int]:
+        """Return the microseconds until the next deadline of each queue that has one."""
+        found = {queue: await self._run("next_deadline", queue) for queue in await self._queues()}
+        return {queue: left for queue, left in found.items() if left is not None}
+
+    async def _see(self, worker: str, queues: Sequence[str]) -> None:
+        served = rows.write(list(queues)) if queues else b""
+        args = (self._shared.clock(), worker, served, WORKER_LAPSES)
+        await self._wire.execute(script("seen"), self._keys.workers, args)
+
+
+class _Decoded(Mailbox[Any]):
+    """A mailbox that takes messages and holds the events in them, of one queue or of all."""
+
+    def __init__(self, colour: Colour, queue: str | None) -> None:
+        super().__init__(colour)
+        self._queue = queue
+
+    def put(self, item: Any) -> None:
+        for event in () if item is None else rows.events(item):
+            if self._queue in (None, event.queue):
+                super().put(event)
+
+
+def _by_queue(leases: Iterable[Lease]) -> dict[str, list[int]]:
+    """Sort leases by their queues: which indexes are whose."""
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for n, lease in enumerate(leases):
+        indexes[lease.queue].append(n)
+    return indexes
+
+
+def _fence(lease: Lease) -> tuple[str, int, str]:
+    seq, token = lease.key
+    return seq, lease.number, token
+
+
+def _claim_request(worker: str, limit: int, policy: LeasePolicy) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "limit": limit,
+        "lease": rows.some_micros(policy.lease),
+        "expire": rows.some_micros(policy.expire),
+        "max_stalled": policy.max_stalled,
+        "requeue": policy.reap_exhausted == "requeue",
+    }
+
+
+def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
+    """Write a settlement as settle.lua wants it: the fence, how it ends, after what delay, with what error."""
+    match outcome:
+        case Completed():
+            return *_fence(lease), "completed", 0
+        case Cancelled():
+            return *_fence(lease), "cancelled", 0
+        case Failed(error):
+            return *_fence(lease), "failed", 0, rows.write_error(error)
+        case Failing(error, delay):
+            return *_fence(lease), "failing", rows.micros(delay), rows.write_error(error)
+        case Snoozed(delay):
+            return *_fence(lease), "released", rows.micros(delay)
+        case Released():
+            return *_fence(lease), "released", 0
+        case _:
+            assert_never(outcome)
+
+
+def _result(outcome: Outcome) -> bytes:
+    """Write a result so that it cannot be mistaken for none."""
+    return b"r" + outcome.result if isinstance(outcome, Completed) and outcome.result is not None else b""
