@@ -1,7 +1,7 @@
-"""The servers that the tests talk to, started here unless PGJQ_TEST_URL or PGJQ_TEST_REDIS_URL names one; clean for each test.
+"""The servers that the tests talk to, and a clean database for each test.
 
-One database is migrated for the whole run. Between tests its rows go, in one round trip: a millisecond, where a
-database of its own would cost sixty.
+They are started here unless PGJQ_TEST_URL and PGJQ_TEST_REDIS_URL name others. One database is migrated for the whole
+run. Between tests its rows go, in one round trip: a millisecond, where a database of its own would cost sixty.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Self
 
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 
 class RedisServer:
@@ -31,7 +33,8 @@ class RedisServer:
             *("--save", "", "--daemonize", "no", "--loglevel", "warning", *self._options),
         )
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        with redis.Redis.from_url(self.url, retry=redis.retry.Retry(redis.backoff.ConstantBackoff(0.01), 1000)) as client:
+        patient = Retry(ConstantBackoff(0.01), 1000)
+        with redis.Redis.from_url(self.url, retry=patient) as client:
             client.ping()
 
     def kill(self) -> None:

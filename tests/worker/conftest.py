@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "redis"])
 def storage(request: pytest.FixtureRequest) -> Storage:
     """A storage by the server's clock."""
-    return MemoryStorage() if request.param == "memory" else request.getfixturevalue("postgres")
+    if request.param == "memory":
+        return MemoryStorage()
+    return request.getfixturevalue("postgres" if request.param == "postgres" else "redis_storage")
 
 
 class Heard:

@@ -31,9 +31,11 @@ def arguments(jobs: Sequence[Submission], *, made_ids: bool) -> list[bytes]:
 
 def answers(jobs: Sequence[Submission], reply: Sequence[Any]) -> list[EnqueueResult]:
     """Read the answer, which tells of those jobs alone that were not added."""
-    refused, *found = reply
+    refused: bytes = reply[0]
+    found: Sequence[Any] = reply[1:]
     results = [EnqueueResult("queued", job.id) for job in jobs]
-    for (index, status, state), result in zip(json.loads(refused), found, strict=True):
+    told: list[tuple[int, Any, Any]] = json.loads(refused)
+    for (index, status, state), result in zip(told, found, strict=True):
         value = None if result is None else result[1:]
         results[index] = EnqueueResult(status, jobs[index].id, state, value)
     return results

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 # Answers of a server that is not, or not yet, or no longer the one to ask.
-_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY ", "UNBLOCKED")
+_PASSING = (
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "MISCONF",
+    "BUSY ",
+    "UNBLOCKED",
+)
 
 
 @contextmanager
@@ -27,7 +37,7 @@ def translated() -> Generator[None]:
 
 def translate(error: Exception) -> PgjqError:
     """Find pgjq's word for an error of the driver's."""
-    text = str(error).strip() or type(error).__name__
+    text = str(error).strip() or "no answer in time"
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
         return StorageError(f"Redis does not let us in, or not do this: {text}")
     if "OOM command not allowed" in text:

@@ -112,12 +112,13 @@ class Listener:
         pubsub = self._client.pubsub()
         try:
             pubsub.subscribe(self._channel)
-            if pubsub.get_message(timeout=PROBE_SECONDS) is None:
-                message = "no answer to a subscription"
-                raise Lost(message)
+            answer = pubsub.get_message(timeout=PROBE_SECONDS)
         except BaseException:
             pubsub.close()
             raise
+        if answer is None:
+            pubsub.close()
+            raise Lost("no answer to a subscription")
         return pubsub
 
     def _run(self, closing: threading.Event, pubsub: Any) -> None:

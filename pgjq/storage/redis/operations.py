@@ -57,7 +57,9 @@ class RedisOperations:
     ) -> list[EnqueueResult]:
         """See `Operations`."""
         if connection is not None:
-            raise UnsupportedError("RedisStorage has no transactions; enqueue without connection=, or use PostgresStorage")
+            raise UnsupportedError(
+                "RedisStorage has no transactions; enqueue without connection=, or use PostgresStorage"
+            )
         if not jobs:
             return []
         arguments = enqueue.arguments(jobs, made_ids=made_ids)
@@ -247,8 +249,7 @@ class RedisOperations:
             left = until - time.monotonic()
             if due == 0 or left <= 0:
                 return left > 0
-            news = await box.take(min(left, poll, left if due is None else due))
-            if any(notice is not None for notice in news):
+            if await box.take(min(left, poll, left if due is None else due)):
                 return True
 
     async def _want(self, listener: Listener, subject: bytes, box: Mailbox[Notice]) -> None:

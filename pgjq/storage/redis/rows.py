@@ -41,7 +41,7 @@ def some_micros(seconds: float | None) -> int | None:
 
 
 def claimed(queue: str, row: Sequence[Any], payload: bytes, checkpoint: bytes | None) -> Claimed:
-    """Read a job of claim.lua. A lease's key is what the scripts know it by: the job's number and the claim's moment."""
+    """Read a job of claim.lua. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
     seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options = row
     return Claimed(
         Lease(queue, job_id, number, (seq, token)),

@@ -12,6 +12,7 @@ those alone whose call was under way.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -73,13 +74,20 @@ class Address:
 
     def blocking(self) -> redis.Redis:
         """Make a client for threads."""
-        pool = redis.BlockingConnectionPool.from_url(self._url, retry=Retry(NoBackoff(), 0), **_usual())
-        return redis.Redis(connection_pool=pool)
+        blocking: Any = redis.BlockingConnectionPool
+        return redis.Redis(connection_pool=blocking.from_url(self._url, retry=Retry(NoBackoff(), 0), **_usual()))
 
-    def awaiting(self) -> redis.asyncio.Redis:
-        """Make a client for the running event loop."""
-        pool = redis.asyncio.BlockingConnectionPool.from_url(self._url, retry=AsyncRetry(NoBackoff(), 0), **_usual())
-        return redis.asyncio.Redis(connection_pool=pool)
+    def awaiting(self) -> tuple[redis.asyncio.Redis, float | None]:
+        """Make a client for the running event loop; return it and how long to wait for an answer.
+
+        We wait by ourselves: redis-py's own way, on Python 3.11, makes a task of each command that is sent, and forgets
+        to be cancelled when that has just ended.
+        """
+        blocking: Any = redis.asyncio.BlockingConnectionPool
+        pool = blocking.from_url(self._url, retry=AsyncRetry(NoBackoff(), 0), **_usual())
+        patience = pool.connection_kwargs.pop("socket_timeout", None)
+        pool.connection_kwargs["socket_timeout"] = None
+        return redis.asyncio.Redis(connection_pool=pool), patience
 
 
 def _usual() -> dict[str, Any]:
@@ -90,10 +98,25 @@ def _usual() -> dict[str, Any]:
 class Connections(Protocol):
     """A server's connections in both colours, and for listening."""
 
-    closed: bool
-    blocking: Wire
-    awaiting: Wire
-    unseen: str
+    @property
+    def closed(self) -> bool:
+        """Whether they have been closed."""
+        ...
+
+    @property
+    def blocking(self) -> Wire:
+        """The blocking colour's."""
+        ...
+
+    @property
+    def awaiting(self) -> Wire:
+        """The async colour's."""
+        ...
+
+    @property
+    def unseen(self) -> str:
+        """What is "1" where scripts cannot see who listens, and publish anyway."""
+        ...
 
     def reserved(self) -> Wire:
         """Make a blocking wire that nobody else uses."""
@@ -193,7 +216,7 @@ class AsyncWire(_Scripted):
         self._gate = gate
         self._address = address
         self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, Any] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[Any, float | None]] = {}
 
     async def command(self, *words: Word) -> Any:
         """Run a command."""
@@ -202,16 +225,17 @@ class AsyncWire(_Scripted):
         return await self._call(*words)
 
     async def _call(self, *words: Word) -> Any:
-        client = self._client()
+        client, patience = self._client()
         try:
             with translated():
-                return await client.execute_command(*words)
+                async with asyncio.timeout(patience):
+                    return await client.execute_command(*words)
         except StorageUnavailableError as error:
             if has_moved(error.__cause__):
                 await client.connection_pool.disconnect(inuse_connections=False)
             raise
 
-    def _client(self) -> Any:
+    def _client(self) -> tuple[Any, float | None]:
         loop = asyncio.get_running_loop()
         client = self._by_loop.get(loop)
         if client is None:
@@ -223,15 +247,15 @@ class AsyncWire(_Scripted):
     async def close(self) -> None:
         """Close this loop's connections."""
         with self._lock:
-            client = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.connection_pool.disconnect()
+            found = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found[0].connection_pool.disconnect()
 
     def close_soon(self) -> None:
         """Have every loop that is still running close its own connections."""
         with self._lock:
             clients, self._by_loop = self._by_loop, {}
-        for loop, client in clients.items():
+        for loop, (client, _) in clients.items():
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda c=client, on=loop: on.create_task(c.connection_pool.disconnect()))
 
@@ -286,7 +310,7 @@ class GivenConnections:
     """Somebody's client, whose connections are not ours to close."""
 
     def __init__(self, client: Any) -> None:
-        if not hasattr(client, "pubsub") or asyncio.iscoroutinefunction(getattr(client, "execute_command", None)):
+        if not hasattr(client, "pubsub") or inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
             raise ValidationError("client must be a redis.Redis or its like, of the blocking kind, also for async code")
         if client.get_encoder().decode_responses:
             raise ValidationError("client must not decode responses: payloads are bytes (decode_responses=False)")
