@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import ValidationError
 from pgjq.job import EnqueueResult
-from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
+from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS
 from pgjq.storage.redis import rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _written(settings: Settings) -> list[Any]:
     """Write settings in the order of enqueue.lua."""
     options = settings.options
     kept = options.set_values()
-    keep, retention = options.delete_after_seconds, options.retention_seconds
+    keep = options.delete_after_seconds
     return [
         settings.priority,
         settings.max_attempts or MAX_ATTEMPTS,
@@ -68,6 +68,6 @@ def _written(settings: Settings) -> list[Any]:
         settings.singleton_key,
         settings.on_failed == "duplicate",
         json.dumps(kept) if kept else None,
-        rows.micros(RETENTION_SECONDS if retention is None else retention),
+        rows.some_micros(options.retention_seconds),
         rows.micros(DELETE_AFTER_SECONDS if keep is None else keep),
     ]

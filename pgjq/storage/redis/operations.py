@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 from pgjq.errors import UnsupportedError
 from pgjq.job import CancelResult
+from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Pulse, Reaped, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
@@ -40,6 +41,7 @@ R = TypeVar("R")
 
 WORKER_LAPSES: Final = 60 * rows.SECOND
 LOOKS: Final = 1000
+RETENTION: Final = rows.micros(RETENTION_SECONDS)
 EVERYTHING: Final = b""
 
 
@@ -76,8 +78,8 @@ class RedisOperations:
                 break
             request = _claim_request(worker, limit - len(taken), policy)
             found, *blobs = await self._listed("claim", queue, rows.write(request))
-            told = zip(json.loads(found), blobs[::2], blobs[1::2], strict=True)
-            taken += [rows.claimed(queue, row, payload, checkpoint) for row, payload, checkpoint in told]
+            # Payloads come first, one for each job; then checkpoints, of those that have one.
+            taken += [rows.claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
         return taken
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -206,7 +208,7 @@ class RedisOperations:
         count = 0
         for queue in await self._queues():
             if count < limit:
-                count += await self._run("prune", queue, rows.write({"limit": limit - count}))
+                count += await self._run("prune", queue, rows.write({"limit": limit - count, "retention": RETENTION}))
         return count
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:

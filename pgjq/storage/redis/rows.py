@@ -40,9 +40,9 @@ def some_micros(seconds: float | None) -> int | None:
     return None if seconds is None else micros(seconds)
 
 
-def claimed(queue: str, row: Sequence[Any], payload: bytes, checkpoint: bytes | None) -> Claimed:
+def claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
     """Read a job of claim.lua. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
-    seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options = row
+    seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at = row
     return Claimed(
         Lease(queue, job_id, number, (seq, token)),
         payload,
@@ -51,7 +51,7 @@ def claimed(queue: str, row: Sequence[Any], payload: bytes, checkpoint: bytes | 
         _EPOCH + timedelta(microseconds=int(created)),
         None if lease_for is None else int(lease_for) / SECOND,
         None if expire_for is None else int(expire_for) / SECOND,
-        checkpoint,
+        blobs[at] if at else None,
         _job_options(options) if options else PLAIN,
     )
 

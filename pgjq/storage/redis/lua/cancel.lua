@@ -11,12 +11,13 @@ if found == 'queued' or found == 'failing' then
     insist()
     finish(seq, job, 'cancelled')
     tell('cancelled', job)
-    announce()
+    done()
     return 'cancelled'
 end
 if found == 'processing' and request.active and not job[CANCEL] then
     insist()
     job[CANCEL] = true
-    write(seq, job)
+    changed[seq] = true
+    done()
 end
 return found

@@ -9,39 +9,52 @@ if not redis.call('HGET', META, 'listed') then
     return false
 end
 insist()
-for _, seq in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1000)) do
-    redis.call('ZREM', WAITING, seq)
-    redis.call('ZADD', READY, -read(seq)[PRIORITY], seq)
+local due = redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1000)
+local ranks = {}
+load(due)
+for _, seq in ipairs(due) do
+    ranks[#ranks + 1], ranks[#ranks + 2] = -jobs[seq][PRIORITY], seq
 end
+send('ZREM', WAITING, due)
+send('ZADD', READY, ranks)
 
 local function earlier(one, other)
     return one and other and math.min(one, other) or one or other
 end
 
-local rows, reply = {}, {}
-local popped = redis.call('ZPOPMIN', READY, request.limit)
-for n = 1, #popped, 2 do
-    local seq = popped[n]
-    local job = read(seq)
+local seqs, rows = {}, {}
+for n, word in ipairs(redis.call('ZPOPMIN', READY, request.limit)) do
+    if n % 2 == 1 then
+        seqs[#seqs + 1] = word
+    end
+end
+load(seqs)
+local reply = send('HMGET', PAYLOADS, seqs)
+local checkpoints = redis.call('HLEN', CHECKPOINTS) > 0 and send('HMGET', CHECKPOINTS, seqs) or {}
+for n, seq in ipairs(seqs) do
+    local job = jobs[seq]
     local options = options_of(job)
     local lease_for = options.heartbeat_seconds and micros(options.heartbeat_seconds) or some(request.lease)
     local expire_for = options.expire_in_seconds and micros(options.expire_in_seconds) or some(request.expire)
-    redis.call('ZREM', LIVE[job[STATE]], seq)
-    redis.call('ZREM', PRUNABLE, seq)
+    note(members, LIVE[job[STATE]], seq, false)
+    if job[RETENTION] then
+        note(members, PRUNABLE, seq, false)
+    end
     job[STATE], job[WORKER], job[STARTED], job[TOKEN] = 'processing', request.worker, NOW, REAL
     job[LEASE], job[ATTEMPTS] = job[LEASE] + 1, job[ATTEMPTS] + 1
     job[LEASE_FOR], job[EXPIRE_AT] = lease_for, expire_for and NOW + expire_for
     job[MAX_STALLED], job[REQUEUE] = some(request.max_stalled), request.requeue
-    redis.call('ZADD', PROCESSING, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf', seq)
-    write(seq, job)
+    note(members, PROCESSING, seq, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf')
+    changed[seq] = true
     tell('processing', job)
     rows[#rows + 1] = {
         seq, job[ID], job[LEASE], text(REAL), job[ATTEMPTS], job[MAX_ATTEMPTS], text(job[CREATED]), text(lease_for),
-        text(expire_for), job[OPTIONS]
+        text(expire_for), job[OPTIONS], checkpoints[n] and #reply or false
     }
-    reply[#reply + 1] = redis.call('HGET', PAYLOADS, seq)
-    reply[#reply + 1] = redis.call('HGET', CHECKPOINTS, seq)
+    if checkpoints[n] then
+        reply[#reply + 1] = checkpoints[n]
+    end
 end
-announce()
+done()
 table.insert(reply, 1, cjson.encode(rows))
 return reply

@@ -9,4 +9,5 @@ for _, id in ipairs(request) do
         count = count + 1
     end
 end
+done()
 return count

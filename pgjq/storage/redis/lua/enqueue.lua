@@ -15,6 +15,7 @@ redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
 local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local refused, results, added = {}, {}, {}
+local owners = made and {} or send('HMGET', IDS, ids)
 
 local function refuse(position, status, state, result)
     refused[#refused + 1] = {position - 1, status, state}
@@ -26,7 +27,7 @@ local function is_taken(position, id, own)
         refuse(position, 'duplicate', 'queued')
         return true
     end
-    local seq = not made and redis.call('HGET', IDS, id)
+    local seq = owners[position]
     local job = read(seq)
     if not job then
         return false
@@ -49,18 +50,18 @@ for position, id in ipairs(ids) do
     if not is_taken(position, id, own) then
         local seq = string.format('%016.0f', first + position - 1)
         local job = {
-            id, 'queued', own[PRIORITY_], own[MAX_], own[TTL_], some(own[KEY_]), some(own[OPTIONS_]), own[RETENTION_],
-            own[KEEP_], NOW, 0, 0, 0, 0, 0, false, false, false, false, false, false, false, false
+            id, 'queued', own[PRIORITY_], own[MAX_], own[TTL_], some(own[KEY_]), some(own[OPTIONS_]),
+            some(own[RETENTION_]), own[KEEP_], NOW, 0, 0, 0, 0, 0, false, false, false, false, false, false, false, false
         }
         added[id] = true
-        redis.call('HSET', IDS, id, seq)
-        redis.call('HSET', PAYLOADS, seq, ARGV[BLOBS + position])
-        redis.call('ZADD', ORDER, 0, seq)
+        note(fields, IDS, id, seq)
+        note(fields, PAYLOADS, seq, ARGV[BLOBS + position])
+        note(members, ORDER, seq, 0)
         place(seq, job, some(own[RUN_AT_]) or NOW + own[DELAY_])
         tell('queued', job)
     end
 end
 sweep(#ids + 10)
-announce()
+done()
 table.insert(results, 1, cjson.encode(refused))
 return results

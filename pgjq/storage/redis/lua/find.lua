@@ -29,8 +29,9 @@ end
 local rows, reply = {}, {}
 local seen = candidates()
 local last = #seen == request.looks and seen[#seen]
+load(seen)
 for _, seq in ipairs(seen) do
-    local job = read(seq)
+    local job = jobs[seq]
     if is_wanted(job) then
         rows[#rows + 1] = row_of(seq, job)
         reply[#reply + 1] = outcome_of(seq, job)

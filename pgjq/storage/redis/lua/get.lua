@@ -1,7 +1,6 @@
 -- Get: jobs by their ids; what is unknown is not in the answer, and neither is a result whose time has passed.
 local rows, reply = {}, {}
-for _, id in ipairs(request) do
-    local seq = redis.call('HGET', IDS, id)
+for _, seq in ipairs(send('HMGET', IDS, request)) do
     local job = read(seq)
     if job then
         rows[#rows + 1] = row_of(seq, job)

@@ -3,9 +3,11 @@
 -- Rules
 --   * KEYS are those of one queue, in the order of keys.py, and share a hash tag.
 --   * Everything is in microseconds since the epoch, by this server's clock. A test may name another time: ARGV[1].
---   * A script looks first and writes then. A full server (maxmemory) refuses a script at its first write or not at
---     all, so that nothing is ever half-written. Scripts that add jobs begin with a write that a full server refuses;
---     scripts that work on jobs which are there already begin with one that it allows, and so can always finish them.
+--   * A script looks first and writes then. Steps note what is to change, in Lua's memory, and `done` writes it, with one
+--     command for each key and not for each job.
+--   * A full server (maxmemory) refuses a script at its first write or not at all, so that nothing is ever half-written.
+--     Scripts that add something begin with a write that a full server refuses; scripts that work on jobs which are there
+--     already begin with one that it allows, and so can always finish them.
 local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING, CHECKPOINTS, OUTCOMES, EXPIRING,
     PRUNABLE = unpack(KEYS)
 local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
@@ -13,6 +15,7 @@ local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
 local QUEUE, EVENTS, WAKE, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local request = cjson.decode(ARGV[6])
 local BLOBS = 6
+local CHUNK = 4000
 
 local time = redis.call('TIME')
 local REAL = time[1] * 1000000 + time[2]
@@ -39,13 +42,46 @@ local function micros(seconds)
     return math.floor(seconds * 1000000 + 0.5)
 end
 
-local function read(seq)
-    local packed = seq and redis.call('HGET', JOBS, seq)
-    return packed and cmsgpack.unpack(packed)
+-- What is to change: fields of hashes and members of sorted sets, `false` where they go; jobs; how many are in a state.
+local fields, members, jobs, changed, counts = {}, {}, {}, {}, {}
+local events, placed = {}, false
+
+local function note(changes, key, name, value)
+    local mine = changes[key]
+    if not mine then
+        mine = {}
+        changes[key] = mine
+    end
+    mine[name] = value
 end
 
-local function write(seq, job)
-    redis.call('HSET', JOBS, seq, cmsgpack.pack(job))
+-- Run a command on many words, in pieces that Lua can pass on.
+local function send(command, key, words)
+    local answers = {}
+    for first = 1, #words, CHUNK do
+        local answer = redis.call(command, key, unpack(words, first, math.min(first + CHUNK - 1, #words)))
+        if #words <= CHUNK then
+            return answer
+        end
+        for _, value in ipairs(type(answer) == 'table' and answer or {}) do
+            answers[#answers + 1] = value
+        end
+    end
+    return answers
+end
+
+-- Read jobs, many at once; `read` then finds them at hand.
+local function load(seqs)
+    for n, packed in ipairs(send('HMGET', JOBS, seqs)) do
+        jobs[seqs[n]] = packed and cmsgpack.unpack(packed)
+    end
+end
+
+local function read(seq)
+    if seq and jobs[seq] == nil then
+        load({seq})
+    end
+    return seq and jobs[seq]
 end
 
 local function options_of(job)
@@ -68,9 +104,7 @@ local function insist()
 end
 
 -- Events are published together, at the end, and only if somebody listens; in a cluster nobody can know that.
-local events = {}
 local heard = UNSEEN == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
-local placed = false
 
 local function tell(name, job, count, action, reason)
     if heard then
@@ -78,40 +112,70 @@ local function tell(name, job, count, action, reason)
     end
 end
 
--- Say what happened: to subscribers, and, if there may be work now, to workers that went to sleep.
-local function announce()
+local function write(add, remove, changes, add_pair)
+    for key, mine in pairs(changes) do
+        local adds, removes = {}, {}
+        for name, value in pairs(mine) do
+            if value == false then
+                removes[#removes + 1] = name
+            else
+                adds[#adds + 1], adds[#adds + 2] = add_pair(name, value)
+            end
+        end
+        send(remove, key, removes)
+        send(add, key, adds)
+    end
+end
+
+-- Write what was noted, and say what happened: to subscribers, and, if there may be work now, to workers that sleep.
+local function done()
+    for seq in pairs(changed) do
+        note(fields, JOBS, seq, cmsgpack.pack(jobs[seq]))
+    end
+    write('HSET', 'HDEL', fields, function(name, value) return name, value end)
+    write('ZADD', 'ZREM', members, function(name, score) return score, name end)
+    for state, count in pairs(counts) do
+        redis.call('HINCRBY', META, state, count)
+    end
     for first = 1, #events, 500 do
-        local some_events = {unpack(events, first, math.min(first + 499, #events))}
-        redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = some_events}))
+        local part = {unpack(events, first, math.min(first + 499, #events))}
+        redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = part}))
     end
     if placed and redis.call('HDEL', META, 'asleep') == 1 then
         redis.call('PUBLISH', WAKE, QUEUE)
     end
 end
 
--- Put a job where claims, or promotion, will find it.
+-- Put a job where claims, or promotion, will find it. If it waits too long there, prune.lua finds it by when it was to
+-- run, unless it brought a retention of its own.
 local function place(seq, job, run_at)
     job[RUN_AT] = run_at
-    redis.call('ZADD', LIVE[job[STATE]], run_at, seq)
+    jobs[seq], changed[seq], placed = job, true, true
+    note(members, LIVE[job[STATE]], seq, run_at)
     if run_at <= NOW then
-        redis.call('ZADD', READY, -job[PRIORITY], seq)
+        note(members, READY, seq, -job[PRIORITY])
     else
-        redis.call('ZADD', WAITING, run_at, seq)
+        note(members, WAITING, seq, run_at)
     end
-    redis.call('ZADD', PRUNABLE, math.max(job[CREATED], run_at) + job[RETENTION], seq)
-    write(seq, job)
-    placed = true
+    if job[RETENTION] then
+        note(members, PRUNABLE, seq, math.max(job[CREATED], run_at) + job[RETENTION])
+    end
 end
 
 -- Take a job out of wherever its state has put it.
 local function leave(seq, job)
-    if LIVE[job[STATE]] then
-        redis.call('ZREM', LIVE[job[STATE]], seq)
-        if job[STATE] ~= 'processing' and redis.call('ZREM', READY, seq) == 0 then
-            redis.call('ZREM', WAITING, seq)
+    local state = job[STATE]
+    if not LIVE[state] then
+        counts[state] = (counts[state] or 0) - 1
+        return
+    end
+    note(members, LIVE[state], seq, false)
+    if state ~= 'processing' then
+        note(members, READY, seq, false)
+        note(members, WAITING, seq, false)
+        if job[RETENTION] then
+            note(members, PRUNABLE, seq, false)
         end
-    else
-        redis.call('HINCRBY', META, job[STATE], -1)
     end
 end
 
@@ -126,45 +190,41 @@ end
 local function finish(seq, job, state, outcome)
     leave(seq, job)
     job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
-    write(seq, job)
-    redis.call('HINCRBY', META, state, 1)
+    changed[seq] = true
+    counts[state] = (counts[state] or 0) + 1
     local expires_at = NOW + job[RESULT_TTL]
+    note(fields, OUTCOMES, seq, outcome or false)
     if outcome then
-        redis.call('HSET', OUTCOMES, seq, outcome)
-        redis.call('ZADD', EXPIRING, expires_at, seq)
-    else
-        redis.call('HDEL', OUTCOMES, seq)
+        note(members, EXPIRING, seq, expires_at)
     end
     if state == 'completed' then
-        redis.call('HDEL', PAYLOADS, seq)
-        redis.call('HDEL', CHECKPOINTS, seq)
+        note(fields, PAYLOADS, seq, false)
+        note(fields, CHECKPOINTS, seq, false)
     end
-    if job[KEEP] == 0 then
-        redis.call('ZREM', PRUNABLE, seq)
-    elseif state == 'cancelled' then
-        redis.call('ZADD', PRUNABLE, NOW + job[KEEP], seq)
-    else
-        redis.call('ZADD', PRUNABLE, math.max(NOW + job[KEEP], expires_at), seq)
+    if job[KEEP] > 0 then
+        local deleted_at = NOW + job[KEEP]
+        note(members, PRUNABLE, seq, state == 'cancelled' and deleted_at or math.max(deleted_at, expires_at))
     end
 end
 
 -- Forget a job, and its id.
 local function drop(seq, job)
     leave(seq, job)
-    redis.call('HDEL', IDS, job[ID])
+    jobs[seq], changed[seq] = false, nil
+    note(fields, IDS, job[ID], false)
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
-        redis.call('HDEL', key, seq)
+        note(fields, key, seq, false)
     end
     for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
-        redis.call('ZREM', key, seq)
+        note(members, key, seq, false)
     end
 end
 
 -- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
 local function sweep(count)
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, count)) do
-        redis.call('HDEL', OUTCOMES, seq)
-        redis.call('ZREM', EXPIRING, seq)
+        note(fields, OUTCOMES, seq, false)
+        note(members, EXPIRING, seq, false)
     end
 end
 

@@ -2,8 +2,23 @@
 -- never one that runs, nor one whose result can be read. Answers how many. A full server allows it.
 insist()
 sweep(request.limit)
-local old = redis.call('ZRANGEBYSCORE', PRUNABLE, '-inf', NOW, 'LIMIT', 0, request.limit)
-for _, seq in ipairs(old) do
-    drop(seq, read(seq))
+local count = 0
+
+local function forget(old, is_old)
+    load(old)
+    for _, seq in ipairs(old) do
+        if is_old(jobs[seq]) then
+            drop(seq, jobs[seq])
+            count = count + 1
+        end
+    end
 end
-return #old
+
+forget(redis.call('ZRANGEBYSCORE', PRUNABLE, '-inf', NOW, 'LIMIT', 0, request.limit), function() return true end)
+local border = NOW - request.retention
+for _, key in ipairs({QUEUED, FAILING}) do
+    local old = redis.call('ZRANGEBYSCORE', key, '-inf', border, 'LIMIT', 0, request.limit - count)
+    forget(old, function(job) return job and not job[RETENTION] and job[CREATED] <= border end)
+end
+done()
+return count

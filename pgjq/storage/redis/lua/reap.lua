@@ -56,6 +56,7 @@ end
 local rows = {}
 local border = NOW - request.patience
 local late = redis.call('ZRANGEBYSCORE', PROCESSING, '-inf', border, 'LIMIT', 0, request.limit)
+load(late)
 for _, seq in ipairs(late) do
     rows[#rows + 1] = take_back(seq, read(seq))
 end
@@ -67,5 +68,5 @@ if #rows < request.limit and request.patience > 0 then
         end
     end
 end
-announce()
+done()
 return cjson.encode(rows)

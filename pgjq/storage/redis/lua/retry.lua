@@ -8,12 +8,13 @@ end
 if job[STATE] == 'failed' or job[STATE] == 'cancelled' then
     insist()
     leave(seq, job)
-    redis.call('HDEL', OUTCOMES, seq)
-    redis.call('ZREM', EXPIRING, seq)
+    note(fields, OUTCOMES, seq, false)
+    note(members, EXPIRING, seq, false)
+    note(members, PRUNABLE, seq, false)
     job[STATE], job[ATTEMPTS], job[STALLED], job[FINISHED] = 'queued', 0, 0, false
     job[CANCEL], job[STARTED], job[WORKER] = false, false, false
     place(seq, job, NOW)
     tell('queued', job)
-    announce()
+    done()
 end
 return {cjson.encode({row_of(seq, job)}), outcome_of(seq, job)}

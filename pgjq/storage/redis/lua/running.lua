@@ -1,7 +1,9 @@
 -- Running: how many jobs of this queue are in which worker's hands, for people.
 local counts, names = {}, {}
-for _, seq in ipairs(redis.call('ZRANGE', PROCESSING, 0, -1)) do
-    local worker = read(seq)[WORKER]
+local seqs = redis.call('ZRANGE', PROCESSING, 0, -1)
+load(seqs)
+for _, seq in ipairs(seqs) do
+    local worker = jobs[seq][WORKER]
     counts[worker] = (counts[worker] or 0) + 1
 end
 for worker, count in pairs(counts) do

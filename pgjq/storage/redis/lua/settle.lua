@@ -5,7 +5,11 @@
 --   * A run that is given back without counting (released, snoozed) leaves the job in the state it was claimed from.
 --   * Each run of the batch is settled by itself; a full server refuses none.
 insist()
-local states = {}
+local states, seqs = {}, {}
+for n, run in ipairs(request) do
+    seqs[n] = run[1]
+end
+load(seqs)
 for n, run in ipairs(request) do
     local seq, lease, token, ends, delay, error = unpack(run)
     local job = held(seq, lease, token)
@@ -21,7 +25,7 @@ for n, run in ipairs(request) do
         elseif ends == 'cancelled' then
             finish(seq, job, ends)
         elseif ends == 'failing' then
-            redis.call('HSET', OUTCOMES, seq, 'e' .. error)
+            note(fields, OUTCOMES, seq, 'e' .. error)
             give_back(seq, job, ends, delay)
         else
             job[ATTEMPTS] = job[ATTEMPTS] - 1
@@ -32,5 +36,5 @@ for n, run in ipairs(request) do
     states[n] = job and job[STATE] or false
 end
 sweep(2 * #request)
-announce()
+done()
 return cjson.encode(states)
