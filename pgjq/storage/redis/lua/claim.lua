@@ -36,15 +36,15 @@ for n, seq in ipairs(seqs) do
     local options = options_of(job)
     local lease_for = options.heartbeat_seconds and micros(options.heartbeat_seconds) or some(request.lease)
     local expire_for = options.expire_in_seconds and micros(options.expire_in_seconds) or some(request.expire)
-    note(members, LIVE[job[STATE]], seq, false)
+    remove(LIVE[job[STATE]], seq)
     if job[RETENTION] then
-        note(members, PRUNABLE, seq, false)
+        remove(PRUNABLE, seq)
     end
     job[STATE], job[WORKER], job[STARTED], job[TOKEN] = 'processing', request.worker, NOW, REAL
     job[LEASE], job[ATTEMPTS] = job[LEASE] + 1, job[ATTEMPTS] + 1
     job[LEASE_FOR], job[EXPIRE_AT] = lease_for, expire_for and NOW + expire_for
     job[MAX_STALLED], job[REQUEUE] = some(request.max_stalled), request.requeue
-    note(members, PROCESSING, seq, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf')
+    add(PROCESSING, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf', seq)
     changed[seq] = true
     tell('processing', job)
     rows[#rows + 1] = {

@@ -14,7 +14,7 @@ local first = math.max((tonumber(redis.call('HGET', META, 'seq')) or 0) + 1, REA
 redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
 local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local refused, results, added = {}, {}, {}
+local refused, results, mine = {}, {}, {}
 local owners = made and {} or send('HMGET', IDS, ids)
 
 local function refuse(position, status, state, result)
@@ -23,7 +23,7 @@ local function refuse(position, status, state, result)
 end
 
 local function is_taken(position, id, own)
-    if added[id] then
+    if mine[id] then
         refuse(position, 'duplicate', 'queued')
         return true
     end
@@ -53,10 +53,10 @@ for position, id in ipairs(ids) do
             id, 'queued', own[PRIORITY_], own[MAX_], own[TTL_], some(own[KEY_]), some(own[OPTIONS_]),
             some(own[RETENTION_]), own[KEEP_], NOW, 0, 0, 0, 0, 0, false, false, false, false, false, false, false, false
         }
-        added[id] = true
-        note(fields, IDS, id, seq)
-        note(fields, PAYLOADS, seq, ARGV[BLOBS + position])
-        note(members, ORDER, seq, 0)
+        mine[id] = true
+        add(IDS, id, seq)
+        add(PAYLOADS, seq, ARGV[BLOBS + position])
+        add(ORDER, 0, seq)
         place(seq, job, some(own[RUN_AT_]) or NOW + own[DELAY_])
         tell('queued', job)
     end

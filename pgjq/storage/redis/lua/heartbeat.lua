@@ -13,7 +13,7 @@ for n, lease in ipairs(request) do
     local job = held(unpack(lease))
     if job and job[LEASE_FOR] then
         local until_ = NOW + job[LEASE_FOR]
-        note(members, PROCESSING, lease[1], job[EXPIRE_AT] and math.min(until_, job[EXPIRE_AT]) or until_)
+        add(PROCESSING, job[EXPIRE_AT] and math.min(until_, job[EXPIRE_AT]) or until_, lease[1])
     end
     answers[n] = not job and 0 or job[CANCEL] and 2 or 1
 end

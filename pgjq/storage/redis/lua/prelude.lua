@@ -42,17 +42,24 @@ local function micros(seconds)
     return math.floor(seconds * 1000000 + 0.5)
 end
 
--- What is to change: fields of hashes and members of sorted sets, `false` where they go; jobs; how many are in a state.
-local fields, members, jobs, changed, counts = {}, {}, {}, {}, {}
+-- What is to change: for each key the words of a command that removes from it, and of one that adds to it afterwards;
+-- jobs at hand, and which of them changed; how many more or fewer are in a state.
+local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
 local events, placed = {}, false
+for _, key in ipairs(KEYS) do
+    removed[key], added[key] = {}, {}
+end
 
-local function note(changes, key, name, value)
-    local mine = changes[key]
-    if not mine then
-        mine = {}
-        changes[key] = mine
-    end
-    mine[name] = value
+local function remove(key, name)
+    local words = removed[key]
+    words[#words + 1] = name
+end
+
+-- A hash's field and its value, or a sorted set's score and its member.
+local function add(key, first, second)
+    local words = added[key]
+    words[#words + 1] = first
+    words[#words + 1] = second
 end
 
 -- Run a command on many words, in pieces that Lua can pass on.
@@ -112,28 +119,22 @@ local function tell(name, job, count, action, reason)
     end
 end
 
-local function write(add, remove, changes, add_pair)
-    for key, mine in pairs(changes) do
-        local adds, removes = {}, {}
-        for name, value in pairs(mine) do
-            if value == false then
-                removes[#removes + 1] = name
-            else
-                adds[#adds + 1], adds[#adds + 2] = add_pair(name, value)
-            end
-        end
-        send(remove, key, removes)
-        send(add, key, adds)
-    end
-end
+local HASHES, SORTED = {JOBS, PAYLOADS, IDS, CHECKPOINTS, OUTCOMES}, {ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING,
+    EXPIRING, PRUNABLE}
 
 -- Write what was noted, and say what happened: to subscribers, and, if there may be work now, to workers that sleep.
 local function done()
     for seq in pairs(changed) do
-        note(fields, JOBS, seq, cmsgpack.pack(jobs[seq]))
+        add(JOBS, seq, cmsgpack.pack(jobs[seq]))
     end
-    write('HSET', 'HDEL', fields, function(name, value) return name, value end)
-    write('ZADD', 'ZREM', members, function(name, score) return score, name end)
+    for _, key in ipairs(HASHES) do
+        send('HDEL', key, removed[key])
+        send('HSET', key, added[key])
+    end
+    for _, key in ipairs(SORTED) do
+        send('ZREM', key, removed[key])
+        send('ZADD', key, added[key])
+    end
     for state, count in pairs(counts) do
         redis.call('HINCRBY', META, state, count)
     end
@@ -151,14 +152,14 @@ end
 local function place(seq, job, run_at)
     job[RUN_AT] = run_at
     jobs[seq], changed[seq], placed = job, true, true
-    note(members, LIVE[job[STATE]], seq, run_at)
+    add(LIVE[job[STATE]], run_at, seq)
     if run_at <= NOW then
-        note(members, READY, seq, -job[PRIORITY])
+        add(READY, -job[PRIORITY], seq)
     else
-        note(members, WAITING, seq, run_at)
+        add(WAITING, run_at, seq)
     end
     if job[RETENTION] then
-        note(members, PRUNABLE, seq, math.max(job[CREATED], run_at) + job[RETENTION])
+        add(PRUNABLE, math.max(job[CREATED], run_at) + job[RETENTION], seq)
     end
 end
 
@@ -169,12 +170,12 @@ local function leave(seq, job)
         counts[state] = (counts[state] or 0) - 1
         return
     end
-    note(members, LIVE[state], seq, false)
+    remove(LIVE[state], seq)
     if state ~= 'processing' then
-        note(members, READY, seq, false)
-        note(members, WAITING, seq, false)
+        remove(READY, seq)
+        remove(WAITING, seq)
         if job[RETENTION] then
-            note(members, PRUNABLE, seq, false)
+            remove(PRUNABLE, seq)
         end
     end
 end
@@ -193,17 +194,19 @@ local function finish(seq, job, state, outcome)
     changed[seq] = true
     counts[state] = (counts[state] or 0) + 1
     local expires_at = NOW + job[RESULT_TTL]
-    note(fields, OUTCOMES, seq, outcome or false)
     if outcome then
-        note(members, EXPIRING, seq, expires_at)
+        add(OUTCOMES, seq, outcome)
+        add(EXPIRING, expires_at, seq)
+    else
+        remove(OUTCOMES, seq)
     end
     if state == 'completed' then
-        note(fields, PAYLOADS, seq, false)
-        note(fields, CHECKPOINTS, seq, false)
+        remove(PAYLOADS, seq)
+        remove(CHECKPOINTS, seq)
     end
     if job[KEEP] > 0 then
         local deleted_at = NOW + job[KEEP]
-        note(members, PRUNABLE, seq, state == 'cancelled' and deleted_at or math.max(deleted_at, expires_at))
+        add(PRUNABLE, state == 'cancelled' and deleted_at or math.max(deleted_at, expires_at), seq)
     end
 end
 
@@ -211,20 +214,20 @@ end
 local function drop(seq, job)
     leave(seq, job)
     jobs[seq], changed[seq] = false, nil
-    note(fields, IDS, job[ID], false)
+    remove(IDS, job[ID])
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
-        note(fields, key, seq, false)
+        remove(key, seq)
     end
     for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
-        note(members, key, seq, false)
+        remove(key, seq)
     end
 end
 
 -- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
 local function sweep(count)
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, count)) do
-        note(fields, OUTCOMES, seq, false)
-        note(members, EXPIRING, seq, false)
+        remove(OUTCOMES, seq)
+        remove(EXPIRING, seq)
     end
 end
 

@@ -8,9 +8,9 @@ end
 if job[STATE] == 'failed' or job[STATE] == 'cancelled' then
     insist()
     leave(seq, job)
-    note(fields, OUTCOMES, seq, false)
-    note(members, EXPIRING, seq, false)
-    note(members, PRUNABLE, seq, false)
+    remove(OUTCOMES, seq)
+    remove(EXPIRING, seq)
+    remove(PRUNABLE, seq)
     job[STATE], job[ATTEMPTS], job[STALLED], job[FINISHED] = 'queued', 0, 0, false
     job[CANCEL], job[STARTED], job[WORKER] = false, false, false
     place(seq, job, NOW)

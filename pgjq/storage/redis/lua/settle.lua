@@ -25,7 +25,7 @@ for n, run in ipairs(request) do
         elseif ends == 'cancelled' then
             finish(seq, job, ends)
         elseif ends == 'failing' then
-            note(fields, OUTCOMES, seq, 'e' .. error)
+            add(OUTCOMES, seq, 'e' .. error)
             give_back(seq, job, ends, delay)
         else
             job[ATTEMPTS] = job[ATTEMPTS] - 1
