@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue
+from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,8 @@ def serve(conninfo: str, handler: str, name: str) -> None:
     """Be a worker until a signal comes."""
     for noise in ("pgjq", "psycopg"):
         logging.getLogger(noise).setLevel(logging.CRITICAL)
-    queue = Queue(name, storage=PostgresStorage(conninfo), concurrency=4, lease_policy=POLICY, block_timeout=0.5)
+    storage = open_storage(conninfo) if "://" in conninfo else PostgresStorage(conninfo)
+    queue = Queue(name, storage=storage, concurrency=4, lease_policy=POLICY, block_timeout=0.5)
     queue.on("error", lambda _error: None)  # Errors are what these tests make.
     queue.execute(HANDLERS[handler])
     queue.run()
