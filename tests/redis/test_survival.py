@@ -8,13 +8,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pgjq import Client, NewJob, RedisStorage
 from tests.worker.crew import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from tests.redis_server import RedisServer
 
@@ -50,11 +50,6 @@ class Scene:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self.chance.uniform(0.3, 0.9))
         os.kill(pid, signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Kill the server, and start it again with what it wrote down."""
-        self.server.kill()
-        self.server.start()
 
     def busy(self) -> None:
         """Let some more jobs be done, and keep the queue filled: trouble finds work to hit."""
@@ -93,7 +88,9 @@ def test_no_job_is_lost_whatever_happens_to_workers_and_to_the_server(
     print(f"PGJQ_TEST_SEED={seed} for {request.node.name}")  # noqa: T201
     with Crew() as crew:
         scene = Scene(redis_server, storage, crew, seed)
-        troubles: list[Callable[[], None]] = [scene.kill] * TIMES + [scene.stop] * STOPS + [scene.restart] * RESTARTS
+        troubles: list[Callable[[], None]] = (
+            [scene.kill] * TIMES + [scene.stop] * STOPS + [redis_server.restart] * RESTARTS
+        )
         scene.chance.shuffle(troubles)
         for trouble in troubles:
             scene.busy()

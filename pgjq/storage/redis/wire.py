@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import redis
 import redis.asyncio
@@ -68,7 +68,9 @@ class Address:
     def __init__(self, url: str) -> None:
         self._url = url
         try:
-            self.blocking()
+            cast(
+                "Any", self.blocking()
+            ).connection_pool.make_connection()  # It does not connect, but knows its options.
         except (ValueError, TypeError) as error:
             raise ValidationError(f"this is not a URL of Redis: {error}") from error
 
