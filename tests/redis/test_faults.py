@@ -293,5 +293,19 @@ def test_forgotten_jobs_leave_no_trace(redis_server: RedisServer, storage: pgjq.
     while drive(ops.prune()):
         pass
     assert drive(ops.stats(QUEUE)).total == 0
-    left = {key for key in redis_server.client().scan_iter() if b":mail}" in key}
-    assert left == {storage.shared.keys.of_queue(QUEUE)[0]}
+    assert {key for key in redis_server.client().scan_iter() if b"mail" in key} == set()
+    assert not redis_server.client().exists(storage.shared.keys.queues)
+    assert drive(enqueue(ops, "a")) == "queued"
+    assert redis_server.client().smembers(storage.shared.keys.queues) == {QUEUE.encode()}
+
+
+def test_a_queue_that_fell_off_the_list_is_back_when_its_worker_is_seen(
+    redis_server: RedisServer, storage: pgjq.RedisStorage
+) -> None:
+    ops = storage.operations("blocking")
+    drive(enqueue(ops, "a"))
+    drive(claim(ops))
+    redis_server.client().delete(storage.shared.keys.queues)
+    assert drive(ops.next_deadline()) is None
+    drive(ops.heartbeat([], worker="ann"))
+    assert drive(ops.next_deadline()) is not None

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,6 +16,7 @@ from rich.console import Console
 
 from pgjq.blocking import drive
 from pgjq.cli.database import database
+from pgjq.cli.demo.address import is_postgres, storage_at
 from pgjq.cli.demo.assignment import Assignment
 from pgjq.cli.demo.crew import SECONDS, count_held, crew, kill_while_it_holds_jobs
 from pgjq.cli.demo.screen import Bar
@@ -23,7 +24,7 @@ from pgjq.cli.demo.verdict import look, table
 from pgjq.client import Client
 from pgjq.embedded import EmbeddedServer
 from pgjq.migrate import migrate
-from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -44,7 +45,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option(
     "--url",
-    help="Run on this PostgreSQL instead. The schema pgjq is made there if it is missing; the demo's jobs are removed.",
+    help="Run on this storage instead, for example redis://localhost; the demo's jobs are removed. In a PostgreSQL the"
+    " schema pgjq is made if it is missing.",
 )
 def demo(jobs: int, url: str | None) -> None:
     """See jobs run, with one worker killed on the way.
@@ -57,11 +59,12 @@ def demo(jobs: int, url: str | None) -> None:
     Examples:
       pgjq demo
       pgjq demo --jobs 20000
+      pgjq demo --url redis://localhost
     """  # noqa: D301
     console = Console(highlight=False)
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, and one of them is killed on the way.\n")
-    with _leaving_in_order(), _server(url, console) as conninfo, Client(PostgresStorage(conninfo)) as client:
-        story = _Story(console, client, conninfo, jobs)
+    with _leaving_in_order(), _server(url, console) as address, Client(storage_at(address)) as client:
+        story = _Story(console, client, address, jobs)
         try:
             story.tell()
         finally:
@@ -72,17 +75,17 @@ def demo(jobs: int, url: str | None) -> None:
 class _Story:
     """One demo: a queue of its own, two workers, and what everybody is told meanwhile."""
 
-    def __init__(self, console: Console, client: Client, conninfo: str, jobs: int) -> None:
+    def __init__(self, console: Console, client: Client, address: str, jobs: int) -> None:
         self._console = console
         self._client = client
-        self._conninfo = conninfo
+        self._address = address
         self._queue = f"demo-{uuid4().hex[:8]}"
         self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
         self._pause = max(PAUSE, LEAST_WORK / jobs)
 
     def tell(self) -> None:
         """Tell all of it; an end that is not a good one is an error."""
-        with crew([self._assignment(1), self._assignment(2)], self._conninfo) as workers:
+        with crew([self._assignment(1), self._assignment(2)], self._address) as workers:
             self._run(*workers)
         self._judge()
 
@@ -150,8 +153,14 @@ class _Story:
 
 @contextmanager
 def _server(url: str | None, console: Console) -> Generator[str]:
-    """Have a PostgreSQL with pgjq's schema: the one that was named, or one that is gone afterwards."""
+    """Have a storage: the one that was named, or a PostgreSQL that is gone afterwards."""
     begun = time.monotonic()
+    if url is not None and not is_postgres(url):
+        with closing(open_storage(url)) as storage:
+            drive(storage.operations("blocking").stats("demo"))
+        console.print(f"  {url.partition(':')[0]} storage reached in {time.monotonic() - begun:.1f} s")
+        yield url
+        return
     with database(url) if url else _throwaway() as conninfo:
         started = time.monotonic()
         migrate(conninfo)

@@ -25,10 +25,10 @@ IN_FLIGHT = 0.1  # Longer than a statement that was under way when its worker wa
 class WorkerProcess:
     """One worker. Leaving the block dismisses it, and kills it if it does not go."""
 
-    def __init__(self, assignment: Assignment, conninfo: str) -> None:
+    def __init__(self, assignment: Assignment, address: str) -> None:
         self.name = assignment.name
         command = (sys.executable, "-m", "pgjq.cli.demo.worker", *assignment.words())
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PGJQ_URL": conninfo})
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PGJQ_URL": address})
 
     @property
     def pid(self) -> int:
@@ -70,10 +70,10 @@ class WorkerProcess:
 
 
 @contextmanager
-def crew(assignments: list[Assignment], conninfo: str) -> Generator[list[WorkerProcess]]:
+def crew(assignments: list[Assignment], address: str) -> Generator[list[WorkerProcess]]:
     """Start one process for each assignment, and see all of them off."""
     with ExitStack() as stack:
-        yield [stack.enter_context(WorkerProcess(assignment, conninfo)) for assignment in assignments]
+        yield [stack.enter_context(WorkerProcess(assignment, address)) for assignment in assignments]
 
 
 def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) -> int:

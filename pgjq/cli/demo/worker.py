@@ -12,11 +12,11 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pgjq.cli.demo.address import storage_at
 from pgjq.cli.demo.assignment import Assignment
 from pgjq.errors import PgjqError
 from pgjq.lease import LeasePolicy
 from pgjq.queue import Queue
-from pgjq.storage.postgres.storage import PostgresStorage
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -39,7 +39,7 @@ def make_queue(storage: Storage, assignment: Assignment) -> Queue:
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which then dismisses its workers.
-    storage = PostgresStorage(os.environ["PGJQ_URL"])
+    storage = storage_at(os.environ["PGJQ_URL"])
     try:
         with make_queue(storage, Assignment.read(sys.argv[1:])):
             sys.stdin.read()

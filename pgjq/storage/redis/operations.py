@@ -204,11 +204,15 @@ class RedisOperations:
         return sorted(infos, key=lambda worker: (worker.started_at, worker.id))
 
     async def prune(self, *, limit: int = 1000) -> int:
-        """See `Operations`."""
+        """See `Operations`. A queue that has no jobs left is forgotten."""
         count = 0
         for queue in await self._queues():
             if count < limit:
-                count += await self._run("prune", queue, rows.write({"limit": limit - count, "retention": RETENTION}))
+                request = {"limit": limit - count, "retention": RETENTION}
+                pruned, left = await self._run("prune", queue, rows.write(request))
+                count += pruned
+                if left == 0:
+                    await self._unlist(queue)
         return count
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
@@ -276,6 +280,15 @@ class RedisOperations:
             await self._wire.command("SADD", self._keys.queues, queue)
             await self._run("list_queue", queue)
         return reply
+
+    async def _unlist(self, queue: str) -> None:
+        """Take a queue off the list, unless it gets a job in this very moment; its next job puts it there again.
+
+        Whoever dies in between leaves a queue that is not on the list, until a worker that serves it is seen.
+        """
+        await self._wire.command("SREM", self._keys.queues, queue)
+        if not await self._run("unlist_queue", queue):
+            await self._wire.command("SADD", self._keys.queues, queue)
 
     async def _queues(self) -> list[str]:
         return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))

@@ -1,5 +1,6 @@
 -- Prune: forget up to `limit` jobs whose time has passed, ended ones and those that waited longer than their retention;
--- never one that runs, nor one whose result can be read. Answers how many. A full server allows it.
+-- never one that runs, nor one whose result can be read. Answers how many, and how many jobs are left. A full server
+-- allows it.
 insist()
 sweep(request.limit)
 local count = 0
@@ -21,4 +22,4 @@ for _, key in ipairs({QUEUED, FAILING}) do
     forget(old, function(job) return job and not job[RETENTION] and job[CREATED] <= border end)
 end
 done()
-return count
+return {count, redis.call('HLEN', JOBS)}
