@@ -13,6 +13,7 @@ from benchmarks import (
     pickup,
     release,
     single_enqueue,
+    storages,
     wakeups,
     worker_memory,
     worker_throughput,
@@ -36,6 +37,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "pickup": pickup.measure,
     "release": release.measure,
     "worker_memory": worker_memory.measure,
+    "storages": storages.measure,
 }
 
 

@@ -86,8 +86,8 @@ def test_a_wrong_password_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_server_that_is_too_old_is_refused() -> None:
     with pytest.raises(pgjq.StorageError, match=r"needs 6\.2"):
-        Gate().check({"redis_version": "6.0.20"})
-    Gate().check({"redis_version": "7.2.4"})
+        Gate().check("6.0.20")
+    Gate().check("7.2.4")
 
 
 def test_a_url_says_which_storage() -> None:

@@ -13,8 +13,8 @@ from pgjq.storage.redis.operations import RedisOperations
 
 if TYPE_CHECKING:
     from pgjq.blocking import Colour
+    from pgjq.storage.redis.connections import Connections
     from pgjq.storage.redis.listen import Listener
-    from pgjq.storage.redis.wire import Connections
 
 URL: Final = "redis://localhost:6379"
 PORT: Final = 6379
@@ -91,16 +91,16 @@ class RedisStorage:
 
 def _connect(url: str, client: Any) -> Connections:
     try:
-        from pgjq.storage.redis import wire
+        from pgjq.storage.redis import connections
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "redis":
             raise
         raise MissingExtraError("redis") from error
     if client is None:
-        return wire.OwnConnections(url)
+        return connections.OwnConnections(url)
     if url != URL:
         raise ValidationError("pass the server's address or a client, not both")
-    return wire.GivenConnections(client)
+    return connections.GivenConnections(client)
 
 
 def _url(url: str, host: str | None, port: int | None) -> str:
