@@ -46,30 +46,36 @@ end
 -- jobs at hand, and which of them changed; how many more or fewer are in a state.
 local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
 local events, placed = {}, false
-for _, key in ipairs(KEYS) do
-    removed[key], added[key] = {}, {}
+
+local function words_of(noted, key)
+    local words = noted[key]
+    if not words then
+        words = {}
+        noted[key] = words
+    end
+    return words
 end
 
 local function remove(key, name)
-    local words = removed[key]
+    local words = words_of(removed, key)
     words[#words + 1] = name
 end
 
 -- A hash's field and its value, or a sorted set's score and its member.
 local function add(key, first, second)
-    local words = added[key]
-    words[#words + 1] = first
-    words[#words + 1] = second
+    local words = words_of(added, key)
+    local last = #words
+    words[last + 1], words[last + 2] = first, second
 end
 
 -- Run a command on many words, in pieces that Lua can pass on.
 local function send(command, key, words)
-    local answers = {}
-    for first = 1, #words, CHUNK do
-        local answer = redis.call(command, key, unpack(words, first, math.min(first + CHUNK - 1, #words)))
-        if #words <= CHUNK then
-            return answer
-        end
+    local answers, count = {}, #words
+    if count > 0 and count <= CHUNK then
+        return redis.call(command, key, unpack(words))
+    end
+    for first = 1, count, CHUNK do
+        local answer = redis.call(command, key, unpack(words, first, math.min(first + CHUNK - 1, count)))
         for _, value in ipairs(type(answer) == 'table' and answer or {}) do
             answers[#answers + 1] = value
         end
@@ -119,21 +125,17 @@ local function tell(name, job, count, action, reason)
     end
 end
 
-local HASHES, SORTED = {JOBS, PAYLOADS, IDS, CHECKPOINTS, OUTCOMES}, {ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING,
-    EXPIRING, PRUNABLE}
-
 -- Write what was noted, and say what happened: to subscribers, and, if there may be work now, to workers that sleep.
 local function done()
     for seq in pairs(changed) do
         add(JOBS, seq, cmsgpack.pack(jobs[seq]))
     end
-    for _, key in ipairs(HASHES) do
-        send('HDEL', key, removed[key])
-        send('HSET', key, added[key])
+    local hashes = {[JOBS] = 1, [PAYLOADS] = 1, [IDS] = 1, [CHECKPOINTS] = 1, [OUTCOMES] = 1}
+    for key, words in pairs(removed) do
+        send(hashes[key] and 'HDEL' or 'ZREM', key, words)
     end
-    for _, key in ipairs(SORTED) do
-        send('ZREM', key, removed[key])
-        send('ZADD', key, added[key])
+    for key, words in pairs(added) do
+        send(hashes[key] and 'HSET' or 'ZADD', key, words)
     end
     for state, count in pairs(counts) do
         redis.call('HINCRBY', META, state, count)
