@@ -3,8 +3,9 @@
 There are two channels: `wake` says which queue may have work for those who sleep, `events` tells of every job's life.
 Rules of the protocol
 * `want` returns when the server has confirmed the subscription: what is published from then on is heard. The wake
-  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps; events are left when nobody wants them,
-  because writers look whether anybody does.
+  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps. Events are left when nobody has wanted
+  them for a while, because writers look whether anybody listens; not at once, because whoever waits for one answer
+  after the other would connect for each.
 * A thread waits on the socket and hands messages to mailboxes. After a silence it asks the server for a sign of life,
   because a connection that is only listened to can be dead for hours.
 * After a loss it connects and subscribes again, and puts `RESYNC` into every mailbox: what was published in between was
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ConnectionError as Lost
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
+LINGER_SECONDS: Final = 10.0
 RESYNC: Final = None
 
 Notice = bytes | None
@@ -48,6 +51,7 @@ class Listener:
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._wants: dict[bytes, list[Mailbox[Notice]]] = {}
+        self._left_at = 0.0
         self._pubsub: Any = None
         self._thread: threading.Thread | None = None
 
@@ -68,43 +72,33 @@ class Listener:
         return self._thread is not None and self._process == os.getpid()
 
     def leave(self, subject: bytes, box: Mailbox[Notice]) -> None:
-        """Stop putting messages into a mailbox; if it was the last one, stop listening."""
+        """Stop putting messages into a mailbox. The thread stops listening when that was long ago, and the last one."""
         with self._lock:
             boxes = self._wants.get(subject, [])
             if box in boxes:
                 boxes.remove(box)
             if not boxes:
                 self._wants.pop(subject, None)
-            idle = not self._wants and not self._stays and not self._closing.is_set()
-            thread = self._thread if idle else None
-            if thread is not None:
-                ending, pubsub, self._pubsub, self._thread = self._closing, self._pubsub, None, None
-                self._closing = threading.Event()
-                self._end(ending, pubsub)
+            self._left_at = time.monotonic()
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
         with self._lock:
             boxes = [box for boxes in self._wants.values() for box in boxes]
             thread = self._thread
-            self._end(self._closing, self._pubsub)
+            self._closing.set()
+            if self._pubsub is not None and self._pubsub.connection is not None and self._process == os.getpid():
+                self._pubsub.connection.disconnect()  # Which wakes the thread that reads from it.
         if thread is not None and thread is not threading.current_thread() and self._process == os.getpid():
             thread.join(timeout=5)
         for box in boxes:
             box.close()
 
-    def _end(self, closing: threading.Event, pubsub: Any) -> None:
-        """Tell a thread to end, and wake it: its connection is cut while it reads."""
-        closing.set()
-        if pubsub is not None and pubsub.connection is not None and self._process == os.getpid():
-            pubsub.connection.disconnect()
-
     def _start(self) -> None:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
         with translated():
             self._pubsub = self._subscribed()
-        arguments = (self._closing, self._pubsub)
-        self._thread = threading.Thread(target=self._run, args=arguments, name="pgjq listener", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
         self._thread.start()
 
     def _subscribed(self) -> Any:
@@ -121,30 +115,32 @@ class Listener:
             raise Lost("no answer to a subscription")
         return pubsub
 
-    def _run(self, closing: threading.Event, pubsub: Any) -> None:
+    def _run(self) -> None:
+        closing, pubsub = self._closing, self._pubsub
         while not closing.is_set():
             try:
-                pubsub = pubsub or self._reconnected(closing)
-                self._listen(closing, pubsub)
+                pubsub = pubsub or self._reconnected()
+                self._listen(pubsub)
+                break
             except Exception:  # noqa: BLE001  (a listener that dies leaves sleepers behind; cut off, it may say anything)
                 self._drop(pubsub)
                 pubsub = None
                 closing.wait(RECONNECT_SECONDS)
         self._drop(pubsub)
 
-    def _reconnected(self, closing: threading.Event) -> Any:
+    def _reconnected(self) -> Any:
         pubsub = self._subscribed()
         with self._lock:
-            if closing is self._closing:
-                self._pubsub = pubsub
+            self._pubsub = pubsub
             boxes = [box for boxes in self._wants.values() for box in boxes]
         for box in boxes:
             box.put(RESYNC)
         return pubsub
 
-    def _listen(self, closing: threading.Event, pubsub: Any) -> None:
+    def _listen(self, pubsub: Any) -> None:
+        """Hand out messages until the storage is closed, or nobody has wanted any for a while."""
         asked = False
-        while not closing.is_set():
+        while not (self._closing.is_set() or self._is_over()):
             message = pubsub.get_message(timeout=PROBE_SECONDS)
             if message is not None:
                 asked = False
@@ -155,6 +151,15 @@ class Listener:
             else:
                 pubsub.ping()
                 asked = True
+
+    def _is_over(self) -> bool:
+        if self._stays or self._wants or time.monotonic() < self._left_at + LINGER_SECONDS:
+            return False
+        with self._lock:
+            if self._wants:
+                return False
+            self._thread = self._pubsub = None
+            return True
 
     def _deliver(self, data: bytes) -> None:
         for subject in (data, EVERYTHING):

@@ -14,7 +14,7 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-from pgjq.errors import UnsupportedError
+from pgjq.errors import StorageError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
@@ -77,7 +77,12 @@ class RedisOperations:
             if len(taken) == limit:
                 break
             request = _claim_request(worker, limit - len(taken), policy)
-            found, *blobs = await self._listed("claim", queue, rows.write(request))
+            try:
+                found, *blobs = await self._listed("claim", queue, rows.write(request))
+            except StorageError:
+                if not taken:
+                    raise
+                break  # What was claimed is in our hands already; the next claim will meet the error again.
             # Payloads come first, one for each job; then checkpoints, of those that have one.
             taken += [rows.claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
         return taken

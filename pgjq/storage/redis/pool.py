@@ -69,7 +69,7 @@ class BlockingPool(Scripted):
             except BaseException as error:
                 self._settle(connection, error)
                 raise
-            self._idle.append(connection)
+            self._keep(connection)
         finally:
             room.release()
 
@@ -94,7 +94,12 @@ class BlockingPool(Scripted):
             connection.disconnect()
             self.close_now()
         else:
-            self._idle.append(connection)
+            self._keep(connection)
+
+    def _keep(self, connection: Any) -> None:
+        self._idle.append(connection)
+        if self._gate.closed:
+            self.close_now()
 
     async def close(self) -> None:
         """Close what is idle; what is busy is closed, or kept, by its user."""
@@ -155,7 +160,7 @@ class AsyncPool(Scripted):
             except BaseException as error:
                 await self._settle(pool, connection, error)
                 raise
-            pool.idle.append(connection)
+            await self._keep(pool, connection)
         finally:
             pool.room.release()
 
@@ -179,7 +184,12 @@ class AsyncPool(Scripted):
             await connection.disconnect(nowait=True)
             await pool.close()
         else:
-            pool.idle.append(connection)
+            await self._keep(pool, connection)
+
+    async def _keep(self, pool: _LoopPool, connection: Any) -> None:
+        pool.idle.append(connection)
+        if self._gate.closed:
+            await pool.close()
 
     def _pool(self) -> _LoopPool:
         loop = asyncio.get_running_loop()
