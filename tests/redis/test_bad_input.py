@@ -111,6 +111,26 @@ def test_a_big_batch_is_added_whole(redis_storage: pgjq.RedisStorage) -> None:
     assert client.get_queue_stats("q").ready == 10_000
 
 
+def test_what_needs_a_transaction_is_refused_and_says_what_to_do(redis_storage: pgjq.RedisStorage) -> None:
+    queue = pgjq.Queue("q", storage=redis_storage, max_attempts=1)
+    with pytest.raises(pgjq.UnsupportedError, match="PostgresStorage"):
+        queue.enqueue("a", None, connection=object())
+
+    @queue.execute
+    def work(job: pgjq.Job) -> None:
+        with job.transaction():
+            raise AssertionError
+
+    failed = Heard(queue, "failed")
+    with queue:
+        queue.enqueue("a", None)
+        failed.wait()
+    status = queue.get_status("a")
+    assert status is not None
+    assert status.error is not None
+    assert "UnsupportedError" in status.error.type
+
+
 def test_no_two_names_share_a_key_and_those_of_a_queue_share_a_slot() -> None:
     seen: set[bytes] = set()
     for prefix in NAMES:
