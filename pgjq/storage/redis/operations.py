@@ -122,25 +122,23 @@ class RedisOperations:
         return bool(await self._run("save_checkpoint", lease.queue, rows.write(_fence(lease)), checkpoint))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`. The queue with the most overdue job comes first."""
-        taken: list[Reaped] = []
-        late = sorted((left, queue) for queue, left in (await self._deadlines()).items() if left <= 0)
-        for _, queue in late:
-            if len(taken) == limit:
-                break
-            request = {
-                "limit": limit - len(taken),
-                "patience": rows.micros(stale_age),
-                "seed": random.randrange(2**31),  # noqa: S311
-            }
-            found = json.loads(await self._run("reap", queue, rows.write(request)))
-            taken += [Reaped(queue, *row) for row in found]
-        return taken
+        """See `Operations`. A look at all queues comes first, so that the most overdue are taken, whosever they are."""
+        request: dict[str, Any] = {"limit": limit, "patience": rows.micros(stale_age)}
+        late: list[tuple[int, int, str]] = []
+        for queue in await self._queues():
+            found = await self._run("late", queue, rows.write(request))
+            late += [(int(at), int(seq), queue) for at, seq in found]
+        taken: list[tuple[int, int, Reaped]] = []
+        for queue, count in Counter(queue for *_, queue in sorted(late)[:limit]).items():
+            own = request | {"limit": count, "seed": random.randrange(2**31)}  # noqa: S311
+            found = json.loads(await self._run("reap", queue, rows.write(own)))
+            taken += [(int(at), int(seq), Reaped(queue, *row)) for at, seq, *row in found]
+        return [reaped for *_, reaped in sorted(taken, key=lambda known: known[:2])]
 
     async def next_deadline(self) -> float | None:
         """See `Operations`."""
-        soonest = min((await self._deadlines()).values(), default=None)
-        return None if soonest is None else soonest / rows.SECOND
+        found = [await self._run("next_deadline", queue) for queue in await self._queues()]
+        return min((left / rows.SECOND for left in found if left is not None), default=None)
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
         """See `Operations`."""
@@ -297,11 +295,6 @@ class RedisOperations:
 
     async def _queues(self) -> list[str]:
         return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))
-
-    async def _deadlines(self) -> dict[str, int]:
-        """Return the microseconds until the next deadline of each queue that has one."""
-        found = {queue: await self._run("next_deadline", queue) for queue in await self._queues()}
-        return {queue: left for queue, left in found.items() if left is not None}
 
     async def _see(self, worker: str, queues: Sequence[str]) -> None:
         served = rows.write(list(queues)) if queues else b""

@@ -259,3 +259,21 @@ local function row_of(seq, job)
         job[WORKER], job[LEASE], job[STALLED], job[SINGLETON]
     }
 end
+
+-- The jobs to take back, up to `limit`, the most overdue first. An attempt that has expired is among them however alive
+-- its worker is; `patience` is for lapsed leases only.
+local function overdue()
+    local limit, border = request.limit, NOW - request.patience
+    local seqs = redis.call('ZRANGEBYSCORE', PROCESSING, '-inf', border, 'LIMIT', 0, limit)
+    load(seqs)
+    if #seqs < limit and request.patience > 0 then
+        local lapsed = redis.call('ZRANGEBYSCORE', PROCESSING, '(' .. text(border), NOW)
+        load(lapsed)
+        for _, seq in ipairs(lapsed) do
+            if #seqs < limit and jobs[seq][EXPIRE_AT] and jobs[seq][EXPIRE_AT] <= NOW then
+                seqs[#seqs + 1] = seq
+            end
+        end
+    end
+    return seqs
+end

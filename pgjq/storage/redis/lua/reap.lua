@@ -5,7 +5,6 @@
 --   * Found through the jobs' own deadlines, never through a list of workers.
 --   * The decision is that of pgjq.lease.judge: a wish to cancel first, then the stall is counted, and over max_stalled,
 --     or without attempts left, the job has failed; else it runs again after its retry delay (pgjq.retry.retry_delay).
---   * An attempt that has expired is taken however alive its worker is. `patience` is for lapsed leases only.
 --   * A full server does not refuse it.
 insist()
 math.randomseed(request.seed)
@@ -50,23 +49,12 @@ local function take_back(seq, job)
         finish(seq, job, action)
     end
     tell(job[STATE], job)
-    return {job[ID], job[STALLED], job[ATTEMPTS], action, reason}
+    return {redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], action, reason}
 end
 
 local rows = {}
-local border = NOW - request.patience
-local late = redis.call('ZRANGEBYSCORE', PROCESSING, '-inf', border, 'LIMIT', 0, request.limit)
-load(late)
-for _, seq in ipairs(late) do
-    rows[#rows + 1] = take_back(seq, read(seq))
-end
-if #rows < request.limit and request.patience > 0 then
-    for _, seq in ipairs(redis.call('ZRANGEBYSCORE', PROCESSING, '(' .. text(border), NOW)) do
-        local job = read(seq)
-        if #rows < request.limit and job[EXPIRE_AT] and job[EXPIRE_AT] <= NOW then
-            rows[#rows + 1] = take_back(seq, job)
-        end
-    end
+for _, seq in ipairs(overdue()) do
+    rows[#rows + 1] = take_back(seq, jobs[seq])
 end
 done()
 return cjson.encode(rows)
