@@ -226,10 +226,11 @@ def test_a_subscription_goes_on_after_the_server_was_restarted(
     run(colour, case())
 
 
-def test_a_sleeper_hears_of_work_after_its_connection_was_cut(
-    redis_server: RedisServer, storage: pgjq.RedisStorage
-) -> None:
+@pytest.mark.parametrize("whose", ["ours", "somebody's"])
+def test_a_sleeper_hears_of_work_after_its_connection_was_cut(redis_server: RedisServer, whose: str) -> None:
     """It polls once an hour, so nothing but the listener that came back can have woken it."""
+    client = redis_server.client()
+    storage = pgjq.RedisStorage(redis_server.url) if whose == "ours" else pgjq.RedisStorage(client=client)
     ops, woken = storage.operations("blocking"), threading.Event()
 
     def sleep() -> None:
@@ -245,6 +246,8 @@ def test_a_sleeper_hears_of_work_after_its_connection_was_cut(
     drive(enqueue(ops, "a"))
     sleeper.join(60)
     assert woken.is_set()
+    storage.close()
+    client.close()
 
 
 def test_nobody_is_told_of_work_while_nobody_sleeps(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:

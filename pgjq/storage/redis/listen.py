@@ -132,10 +132,14 @@ class Listener:
         pubsub = self._subscribed()
         with self._lock:
             self._pubsub = pubsub
+        self._resync()
+        return pubsub
+
+    def _resync(self) -> None:
+        with self._lock:
             boxes = [box for boxes in self._wants.values() for box in boxes]
         for box in boxes:
             box.put(RESYNC)
-        return pubsub
 
     def _listen(self, pubsub: Any) -> None:
         """Hand out messages until the storage is closed, or nobody has wanted any for a while."""
@@ -146,6 +150,8 @@ class Listener:
                 asked = False
                 if message["type"] == "message":
                     self._deliver(message["data"])
+                elif message["type"] == "subscribe":
+                    self._resync()  # Somebody's client connects again by itself, and does not tell.
             elif asked:
                 raise Lost("the server has fallen silent")
             else:
