@@ -65,7 +65,9 @@ class RedisOperations:
         if not jobs:
             return []
         arguments = enqueue.arguments(jobs, made_ids=made_ids)
-        return enqueue.answers(jobs, await self._listed("enqueue", queue, *arguments))
+        while (reply := await self._run("enqueue", queue, *arguments)) is None:
+            await self._list(queue)
+        return enqueue.answers(jobs, reply)
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
@@ -78,7 +80,7 @@ class RedisOperations:
                 break
             request = _claim_request(worker, limit - len(taken), policy)
             try:
-                found, *blobs = await self._listed("claim", queue, rows.write(request))
+                found, *blobs = await self._run("claim", queue, rows.write(request))
             except StorageError:
                 if not taken:
                     raise
@@ -100,7 +102,7 @@ class RedisOperations:
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """See `Operations`."""
-        await self._see(worker, ())
+        await self._see(worker, self._shared.workers.get(worker, ()))
         answers: dict[int, int] = {}
         for queue, indexes in _by_queue(leases).items():
             request = [_fence(leases[n]) for n in indexes]
@@ -274,15 +276,13 @@ class RedisOperations:
         words: tuple[Word, ...] = (shared.clock(), queue, keys.events, keys.wake, shared.unseen, request, *blobs)
         return await self._wire.execute(script(name), keys.of_queue(queue), words)
 
-    async def _listed(self, name: str, queue: str, *arguments: bytes) -> Any:
-        """Run a script that wants its queue to be on the list, and put it there if it is not.
+    async def _list(self, queue: str) -> None:
+        """Put a queue on the list of queues. The list comes first, and the queue's own note of it second.
 
-        The list comes first and the queue's own note of it second: whoever finds the note finds the queue on the list.
+        So whoever finds the note finds the queue on the list, and a queue without the note has no jobs.
         """
-        while (reply := await self._run(name, queue, *arguments)) is None:
-            await self._wire.command("SADD", self._keys.queues, queue)
-            await self._run("list_queue", queue)
-        return reply
+        await self._wire.command("SADD", self._keys.queues, queue)
+        await self._run("list_queue", queue)
 
     async def _unlist(self, queue: str) -> None:
         """Take a queue off the list, unless it gets a job in this very moment; its next job puts it there again.

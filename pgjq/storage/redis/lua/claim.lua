@@ -4,10 +4,6 @@
 --   * Each claim raises the job's lease, counts an attempt, and records what the reaper will go by.
 --   * A job whose time has come is found, however it was delayed; at most a thousand of them are promoted by one call.
 --   * A full server does not refuse it: work that is there can be done.
--- Answers nil for a queue that is not on the list of queues: nobody would take its jobs back.
-if not redis.call('HGET', META, 'listed') then
-    return false
-end
 insist()
 local due = redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1000)
 local ranks = {}
