@@ -1,16 +1,17 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
-# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS and BENCH_ARGS are passed on.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS and SIMULATE_ARGS are passed on.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SIMULATE_ARGS ?=
 
 BIN := .venv/bin
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench build clean
+.PHONY: help demo test simulate check format bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -23,6 +24,9 @@ demo: .venv/.demo  ## See jobs run on a PostgreSQL of your own, with one worker 
 test: .venv/.dev  ## Run the tests against real servers, which they start themselves
 	@echo "==> running the tests"
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
+	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)
 
 check: .venv/.dev  ## Lint, formatting, types, layers, SQL
 	@echo "==> ruff check"

@@ -26,10 +26,12 @@ from pgjq.migrate import migrate
 from pgjq.open import open_storage
 from pgjq.outcome import Discard, Retry, Snooze
 from pgjq.queue import AsyncQueue, Queue, Worker
-from pgjq.serde import JsonSerde, Serde
+from pgjq.reaper import Reaper
+from pgjq.serde import JsonSerde, MsgpackSerde, Serde
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
 from pgjq.storage.redis.storage import RedisStorage
+from pgjq.worker.leader import LeaderElection
 from pgjq.worker.run import AsyncJob, Job
 
 __version__ = version("pgjq")
@@ -50,11 +52,13 @@ __all__ = [
     "JobNotFoundError",
     "JobStatus",
     "JsonSerde",
+    "LeaderElection",
     "LeaseLostError",
     "LeasePolicy",
     "MaxRetriesError",
     "MemoryStorage",
     "MissingExtraError",
+    "MsgpackSerde",
     "NewJob",
     "Page",
     "PgjqError",
@@ -63,6 +67,7 @@ __all__ = [
     "Queue",
     "QueueNotFoundError",
     "QueueStats",
+    "Reaper",
     "RedisStorage",
     "Retry",
     "SchemaError",

@@ -6,11 +6,13 @@ its storage and its serdes; share it or make one each time.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pgjq.blocking import Colour, blocking
 from pgjq.errors import JobNotFoundError, PolicyError, ValidationError
+from pgjq.feed import AsyncFeed, Ears, Feed
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
 from pgjq.options import (
@@ -24,15 +26,18 @@ from pgjq.options import (
     check_state,
     moment,
     new_job,
+    seconds,
     settings,
     whole,
 )
 from pgjq.serde import JsonSerde, Serde, serialize_payload
+from pgjq.wait import Question, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime, timedelta
 
+    from pgjq.events import BusName
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
     from pgjq.storage.base import Storage
 
@@ -60,6 +65,8 @@ class _Base:
         self.result_serde: Serde = result_serde or JsonSerde()
         self.usual = USUAL  # What a job is enqueued with when its caller does not say.
         self._ops = storage.operations(self._colour)
+        self._ears: Ears | None = None
+        self._opening: list[asyncio.Task[Any]] = []
 
     def _submissions(self, jobs: Iterable[NewJob | tuple[str | None, Any]]) -> tuple[list[Submission], bool]:
         """Check and serialise jobs, and say whether each of their ids was made here."""
@@ -76,6 +83,34 @@ class _Base:
                 chosen = known.setdefault(chosen, chosen)
             ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
+
+    async def _listening(self) -> None:
+        """Wait for feeds that are about to open: what this client does next, they hear."""
+        while self._opening:
+            await asyncio.wait([self._opening.pop()])
+
+    async def ask(
+        self,
+        queue: str,
+        job_id: str | None,
+        payload: Any,
+        options: dict[str, Any],
+        *,
+        timeout: float | timedelta,
+        told: Callable[[EnqueueResult], None] = lambda _result: None,
+    ) -> Any:
+        """Do as `enqueue_and_wait` says, for a queue that wants to know how the enqueue went."""
+        check_queue(queue)
+        patience = seconds("timeout", timeout, above=0)
+        if options.pop("connection", None) is not None:
+            raise ValidationError(
+                "connection= and waiting exclude each other: the job is not there before that connection commits;"
+                " enqueue, commit, and then enqueue_and_wait with the same id"
+            )
+        (job,), made = self._submissions([new_job(job_id, payload, options) if options else (job_id, payload)])
+        await self._listening()
+        result = await ask(self._ops, Question(queue, job, payload, made, patience), told)
+        return None if result is None else self.result_serde.deserialize(result)
 
     def _decoded(self, status: JobStatus) -> JobStatus:
         if status.result is None:
@@ -103,6 +138,7 @@ class AsyncClient(_Base):
         """
         check_queue(queue)
         jobs, made = self._submissions([new_job(id, payload, options) if options else (id, payload)])
+        await self._listening()
         (result,) = await self._ops.enqueue(queue, jobs, made_ids=made, connection=connection)
         return self._answered(result)
 
@@ -112,8 +148,19 @@ class AsyncClient(_Base):
         """Add jobs in their order, all of them or, on an error, none; duplicates are answered as in `enqueue`."""
         check_queue(queue)
         submissions, made = self._submissions(jobs)
+        await self._listening()
         results = await self._ops.enqueue(queue, submissions, made_ids=made, connection=connection)
         return [self._answered(result) for result in results]
+
+    async def enqueue_and_wait(
+        self, queue: str, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+    ) -> Any:
+        """Add a job, or join the one that has this id, and return its result; one that is cached returns at once.
+
+        A job that failed raises `JobFailedError`, one that was withdrawn `JobCancelledError`. When there is no answer
+        within `timeout` this raises `pgjq.TimeoutError`, and the job goes on.
+        """
+        return await self.ask(queue, id, payload, options, timeout=timeout)
 
     async def get_status(self, queue: str, id: str) -> JobStatus | None:
         """Tell what is known of a job, or None."""
@@ -134,10 +181,12 @@ class AsyncClient(_Base):
 
     async def cancel(self, queue: str, id: str, *, active: bool = False) -> CancelResult:
         """Withdraw a job. A running one is left alone, or asked to end if `active`; the answer is "processing" then."""
+        await self._listening()
         return await self._ops.cancel(check_queue(queue), check_id(id), active=active)
 
     async def retry(self, queue: str, id: str) -> JobStatus:
         """Put a failed or cancelled job back in its place, with all its attempts."""
+        await self._listening()
         status = await self._ops.retry(check_queue(queue), check_id(id))
         if status is None:
             message = f"there is no job {id!r} in queue {queue!r}"
@@ -186,8 +235,35 @@ class AsyncClient(_Base):
         """List the workers that were seen lately."""
         return await self._ops.workers()
 
+    def subscribe(self, queue: str | None = None) -> AsyncFeed:
+        """Hear what happens to the jobs of one queue, or of all: `async for event in client.subscribe("mail")`.
+
+        Inside `async with client.subscribe() as events:` everything is heard from the beginning of the block.
+        """
+        self._need_loop()
+        feed = AsyncFeed(self._ops.subscribe(None if queue is None else check_queue(queue)))
+        self._opening.append(feed.opening)
+        return feed
+
+    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+        """Have a callback called with each event of a name, in any process; it may be a coroutine function.
+
+        `error` gets exceptions: of callbacks, and of the connection that is listened to.
+        """
+        self._need_loop()
+        self._ears = self._ears or Ears(self.subscribe())
+        self._ears.on(event, callback)
+
+    def _need_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ValidationError("events are heard on an event loop: call this inside a coroutine") from error
+
     async def close(self) -> None:
         """Close the storage."""
+        if self._ears is not None:
+            await self._ears.close()
         await self._ops.close()
         self.storage.close()
 
@@ -207,6 +283,7 @@ class Client(_Base):
 
     enqueue = blocking(AsyncClient.enqueue)
     enqueue_many = blocking(AsyncClient.enqueue_many)
+    enqueue_and_wait = blocking(AsyncClient.enqueue_and_wait)
     get_status = blocking(AsyncClient.get_status)
     get_statuses = blocking(AsyncClient.get_statuses)
     get_result = blocking(AsyncClient.get_result)
@@ -217,6 +294,21 @@ class Client(_Base):
     get_queue_stats = blocking(AsyncClient.get_queue_stats)
     get_workers = blocking(AsyncClient.get_workers)
     close = blocking(AsyncClient.close)
+
+    def subscribe(self, queue: str | None = None) -> Feed:
+        """Hear what happens from now on to the jobs of one queue, or of all: `for event in client.subscribe("mail")`.
+
+        Use it in a `with`, or close it: as long as it is open, whoever changes a job takes the time to tell.
+        """
+        return Feed(self._ops.subscribe(None if queue is None else check_queue(queue)))
+
+    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+        """Have a callback called with each event of a name, in any process, on a thread of this client's.
+
+        `error` gets exceptions: of callbacks, and of the connection that is listened to.
+        """
+        self._ears = self._ears or Ears(self.subscribe())
+        self._ears.on(event, callback)
 
     def __enter__(self) -> Self:
         """Open nothing: a storage opens on first use."""

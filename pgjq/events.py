@@ -1,7 +1,7 @@
 """Who hears what happens in this process.
 
-A bus belongs to one queue. A callback that raises becomes an `error` event, and an `error` callback that raises
-becomes a log line: nothing that a callback does can stop a worker.
+A bus belongs to one queue, or to one reaper. A callback that raises becomes an `error` event, and an `error` callback
+that raises becomes a log line: nothing that a callback does can stop a worker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pgjq.errors import ValidationError
 from pgjq.job import EventName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pgjq.job import Event
 
@@ -27,15 +27,16 @@ NAMES: tuple[str, ...] = ("error", *get_args(EventName))
 class Bus:
     """Callbacks by the name of what they want to hear."""
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(self, logger: logging.Logger | None = None, names: Sequence[str] = NAMES) -> None:
+        self._names = names
         self.logger = logger or logging.getLogger("pgjq")
         self._callbacks: defaultdict[str, list[Callable[[Any], Any]]] = defaultdict(list)
         self._pending: set[asyncio.Task[Any]] = set()
 
-    def on(self, name: BusName, callback: Callable[[Any], Any]) -> None:
+    def on(self, name: str, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with each event of a name; `error` gets the exception."""
-        if name not in NAMES:
-            raise ValidationError(f"there is no event {name!r}; the events are {', '.join(NAMES)}")
+        if name not in self._names:
+            raise ValidationError(f"there is no event {name!r}; the events are {', '.join(self._names)}")
         if not callable(callback):
             raise ValidationError(f"a callback must be callable, not {callback!r}")
         self._callbacks[name].append(callback)

@@ -1,10 +1,12 @@
-"""Ids for jobs whose callers bring none."""
+"""Ids for jobs whose callers bring none, and names for what runs them."""
 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,3 +23,8 @@ def make_ids() -> Iterator[str]:
     while True:
         yield f"{stem}{counter:08x}"
         counter += 1
+
+
+def process_name() -> str:
+    """Make a name that is unique, and that a person can find the process by."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -11,11 +11,15 @@ import json
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pgjq.errors import ValidationError
+from pgjq.shape import plain
+
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
 EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
 
@@ -93,6 +97,8 @@ class JobStatus:
     lease: int = 0
     stalled: int = 0
     singleton_key: str | None = None
+    stalled_on: tuple[str, ...] = ()
+    """The workers that had it when it stalled, oldest first: a job that takes its workers down shows here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +131,9 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a job; what does not apply is None."""
+    """Something that happened to a job, or to a reaper; what does not apply is None."""
 
-    name: EventName
+    name: EventName | LeadershipName
     queue: str
     id: str
     at: datetime
@@ -140,6 +146,14 @@ class Event:
 
 
 def content_id(payload: Any) -> str:
-    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON."""
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON.
+
+    Canonical is compact UTF-8 with sorted keys; richer values are written as `JsonSerde` writes them.
+    """
+    try:
+        text = json.dumps(
+            payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain
+        ).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValidationError(f"this payload has no canonical JSON to be named after: {error}") from error
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -10,20 +10,29 @@ server, are tested against it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pgjq.errors import ValidationError
+from pgjq.job import JobError
 from pgjq.options import seconds, whole
 
 if TYPE_CHECKING:
-    from pgjq.job import Action
+    from datetime import timedelta
+
+    from pgjq.job import Action, Reason
+
+MINUTE: Final = 60.0
+LEAST_HEARTBEAT: Final = 10
 
 ReapExhausted = Literal["fail", "requeue"]
 
 
 @dataclass(frozen=True)
 class LeasePolicy:
-    """What a worker asks for when it claims, and what a reaper goes by. Durations are seconds."""
+    """What a worker asks for when it claims, and what a reaper goes by. Durations are seconds.
+
+    `visibility`, `stale_lock`, `stall` and `monitor` are policies that other queues made known, with their numbers.
+    """
 
     lease: float | None = 30.0
     heartbeat: float | None = 10.0
@@ -32,6 +41,62 @@ class LeasePolicy:
     reap_interval: float = 5.0
     max_stalled: int | None = None
     reap_exhausted: ReapExhausted = "fail"
+
+    @classmethod
+    def visibility(cls, timeout: float | timedelta = 30.0) -> LeasePolicy:
+        """A job is stalled `timeout` after its claim, however alive its worker is; only `job.heartbeat()` renews."""
+        return cls(lease=seconds("timeout", timeout, above=0), heartbeat=None, expire=None)
+
+    @classmethod
+    def stale_lock(
+        cls, *, interval: float | timedelta = 5 * MINUTE, age: float | timedelta = 45 * MINUTE
+    ) -> LeasePolicy:
+        """Locks of 45 minutes, renewed every two; reaped when stale for `age`; reaping itself never fails a job."""
+        lease = 45 * MINUTE
+        if seconds("age", age) < lease:
+            raise ValidationError(f"age must be at least as long as the lock, {lease:g} s, not {seconds('age', age):g}")
+        return cls(
+            lease=lease,
+            heartbeat=2 * MINUTE,
+            expire=None,
+            stale_age=seconds("age", age),
+            reap_interval=seconds("interval", interval, at_least=0),
+            reap_exhausted="requeue",
+        )
+
+    @classmethod
+    def stall(cls, interval: float | timedelta = 30.0, max_count: int = 1) -> LeasePolicy:
+        """A job not extended between two checks is stalled: `max_count` times it runs again, then it has failed.
+
+        Only stalls are counted for that, so a stalled job runs again even if it has no attempts left.
+        """
+        length = seconds("interval", interval, above=0)
+        return cls(
+            lease=length,
+            heartbeat=length / 3,
+            expire=None,
+            reap_interval=length,
+            max_stalled=whole("max_count", max_count, 0),
+            reap_exhausted="requeue",
+        )
+
+    @classmethod
+    def monitor(
+        cls,
+        expire: float | timedelta = 15 * MINUTE,
+        heartbeat_seconds: float | timedelta | None = None,
+        interval: float | timedelta = MINUTE,
+    ) -> LeasePolicy:
+        """An attempt may last `expire`; with `heartbeat_seconds`, its worker must also be heard of as often as that."""
+        lease = None
+        if heartbeat_seconds is not None:
+            lease = seconds("heartbeat_seconds", heartbeat_seconds, at_least=LEAST_HEARTBEAT)
+        return cls(
+            lease=lease,
+            heartbeat=None if lease is None else lease / 2,
+            expire=seconds("expire", expire, at_least=1),
+            reap_interval=seconds("interval", interval, at_least=0),
+        )
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work together, and say which."""
@@ -54,6 +119,11 @@ class LeasePolicy:
             )
 
 
+def visible_for(timeout: float) -> LeasePolicy:
+    """Make the policy that `visibility_timeout` is short for."""
+    return LeasePolicy(lease=timeout, heartbeat=timeout / 3)
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """The facts about a job whose `locked_until` has passed."""
@@ -64,6 +134,12 @@ class Stall:
     stalled: int
     max_stalled: int | None
     reap_exhausted: ReapExhausted
+
+
+def explain(reason: Reason, worker: str) -> JobError:
+    """Say why a job stalled, in the words of its record."""
+    what = "the attempt took too long" if reason == "expired" else "its worker went silent"
+    return JobError("Stalled", f"{what} (worker {worker})")
 
 
 def judge(stall: Stall) -> Action:

@@ -7,17 +7,15 @@ serves several queues with one pool of slots.
 
 from __future__ import annotations
 
-import os
-import socket
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
-from uuid import uuid4
 
 from pgjq.blocking import Colour, blocking
 from pgjq.client import AsyncClient, Client
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.events import Bus, BusName
+from pgjq.ids import process_name
 from pgjq.job import Event
-from pgjq.lease import LeasePolicy
+from pgjq.lease import LeasePolicy, visible_for
 from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
@@ -65,12 +63,12 @@ class QueueBase:
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
-        self.worker_id = worker_id or _worker_id()
+        self.worker_id = worker_id or process_name()
         self.concurrency = whole("concurrency", concurrency, 1, 10_000)
         self.block_timeout = seconds("block_timeout", block_timeout, above=0)
         self.max_attempts = None if max_attempts is None else whole("max_attempts", max_attempts, 1)
         self.result_ttl = seconds("result_ttl", result_ttl, above=0)
-        self.lease_policy = lease_policy or _visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
+        self.lease_policy = lease_policy or visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
         self.grace = seconds("grace", grace, at_least=0)
         self.bus = Bus(logger)
         self.handler: Callable[..., Any] | None = None
@@ -106,6 +104,10 @@ class QueueBase:
                 if result.status == "queued":
                     self.bus.tell(Event("queued", self.name, result.id, now(), attempts=0))
 
+    def _tell_cancelled(self, job_id: str, result: CancelResult) -> None:
+        if result.status == "cancelled" and self.bus.wants("cancelled"):
+            self.bus.tell(Event("cancelled", self.name, job_id, now()))
+
     def _serving(self) -> Service:
         if self._service is not None:
             raise PgjqError(f"queue {self.name!r} has been started already")
@@ -138,9 +140,21 @@ class AsyncQueue(QueueBase):
         self._tell_queued(results)
         return results
 
+    async def enqueue_and_wait(
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+    ) -> Any:
+        """Add a job, or join the one that has this id, and return its result; see `AsyncClient.enqueue_and_wait`."""
+
+        def told(result: EnqueueResult) -> None:
+            self._tell_queued([result])
+
+        return await self._client.ask(self.name, id, payload, options, timeout=timeout, told=told)
+
     async def cancel(self, id: str, *, active: bool = False) -> CancelResult:
         """Withdraw a job; see `AsyncClient.cancel`."""
-        return await AsyncClient.cancel(self._client, self.name, id, active=active)
+        result = await AsyncClient.cancel(self._client, self.name, id, active=active)
+        self._tell_cancelled(id, result)
+        return result
 
     async def get_result(self, id: str, default: Any = None) -> Any:
         """Return a completed job's result, or `default`."""
@@ -186,6 +200,7 @@ class Queue(QueueBase, Runnable):
     enqueue = blocking(AsyncQueue.enqueue)
     send = blocking(AsyncQueue.send)
     enqueue_many = blocking(AsyncQueue.enqueue_many)
+    enqueue_and_wait = blocking(AsyncQueue.enqueue_and_wait)
     cancel = blocking(AsyncQueue.cancel)
     get_result = blocking(AsyncQueue.get_result)
     get_status = blocking(AsyncQueue.get_status)
@@ -246,19 +261,10 @@ class Worker(Runnable):
 
     def _be_one_process(self, grace: Callable[[], float | None]) -> None:
         """Be one of several processes, under a name of its own."""
-        service = Service(self.queues, _worker_id(), self.concurrency, self.lease_policy, self.grace)
+        service = Service(self.queues, process_name(), self.concurrency, self.lease_policy, self.grace)
         asked = Asked()
         running = OwnLoop(service)
         try:
             asked.wait()
         finally:
             running.stop(grace())
-
-
-def _worker_id() -> str:
-    """A name that is unique, and that a person can find the process by."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-
-
-def _visible_for(timeout: float) -> LeasePolicy:
-    return LeasePolicy(lease=timeout, heartbeat=timeout / 3)

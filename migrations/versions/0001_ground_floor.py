@@ -1,4 +1,4 @@
-"""The ground floor: tables, clock, notices, enqueueing, the view of all jobs."""
+"""The ground floor: tables, clock, notices, enqueueing, claiming, settling, the view of all jobs."""
 
 from pgjq.migrate import create_schema, run_sql
 
@@ -15,7 +15,10 @@ def upgrade() -> None:
         "functions/0001_clock.sql",
         "schema/0001_tables.sql",
         "functions/0001_notify.sql",
+        "functions/0001_answer.sql",
         "functions/0001_enqueue.sql",
+        "functions/0001_claim.sql",
+        "functions/0001_settle.sql",
         "views/0001_jobs.sql",
     ):
         run_sql(path)

@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Colour
-    from pgjq.job import Action, CancelResult, EnqueueResult, Event, JobStatus, QueueStats, Reason, State, WorkerInfo
+    from pgjq.job import (
+        Action,
+        CancelResult,
+        EnqueueResult,
+        Event,
+        JobError,
+        JobStatus,
+        QueueStats,
+        Reason,
+        State,
+        WorkerInfo,
+    )
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
@@ -89,14 +100,17 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """A stalled job and what became of it."""
+    """A stalled job, and what became of it. `payload` is there if it failed, for whoever buries it."""
 
     queue: str
     id: str
     count: int
     attempts: int
+    max_attempts: int
     action: Action
     reason: Reason
+    worker: str
+    payload: bytes | None = None
 
 
 class Effects(Protocol):
@@ -130,6 +144,42 @@ class Subscription(Protocol):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Walk the events until the subscription is closed."""
+        ...
+
+
+class Answer(NamedTuple):
+    """How a job stands: ended, with its result or error while they can be read, or not yet."""
+
+    state: State
+    attempts: int
+    max_attempts: int
+    result: bytes | None = None
+    error: JobError | None = None
+    expired: bool = False
+
+
+class Expectation(Protocol):
+    """One caller's wait for one job.
+
+    It is made before the job is enqueued, so that nothing can happen unheard. It then belongs to the job that `enqueue`
+    added or found, whatever becomes of the id later: cancelled and enqueued again, it is another job, and this one
+    has been cancelled. A storage tells of the end of jobs that somebody expects, and of no others, if it can.
+    """
+
+    async def enqueue(self, job: Submission, *, made_id: bool = False) -> EnqueueResult:
+        """Enqueue the job, or join it if it is there already; the answer is that of `Operations.enqueue`."""
+        ...
+
+    async def answer(self, timeout: float) -> Answer | None:
+        """Wait until the job has ended, `timeout` seconds at the longest, and return how it stands then.
+
+        None says that it is gone: deleted, or pruned. What has `expired` has lost its result or error. Closing the
+        storage meanwhile is a StorageError.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop waiting. The job goes on."""
         ...
 
 
@@ -219,12 +269,23 @@ class Operations(Protocol):
         """
         ...
 
+    async def leads(self, role: str, candidate: str) -> bool:
+        """Tell whether one that was elected may still lead, without asking the storage.
+
+        False once what its office hangs on, such as a connection, is known to be lost; then `elect` finds out.
+        """
+        ...
+
     async def resign(self, role: str, candidate: str) -> None:
         """Leave the office at once."""
         ...
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """Listen to the events of one queue or of all; what happens after this returns is heard."""
+        ...
+
+    async def expect(self, queue: str, job_id: str) -> Expectation:
+        """Make ready to wait for a job that is about to be enqueued under this id."""
         ...
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:

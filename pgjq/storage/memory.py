@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from pgjq.errors import StorageError, UnsupportedError
 from pgjq.job import LIVE, CancelResult, EnqueueResult, Event, JobError, JobStatus, QueueStats, WorkerInfo
-from pgjq.lease import Stall, judge
+from pgjq.lease import Stall, explain, judge
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.retry import retry_delay
-from pgjq.storage.base import Claimed, Lease, Operations, Promises, Pulse, Reaped, Settled
+from pgjq.storage.base import Answer, Claimed, Lease, Operations, Promises, Pulse, Reaped, Settled
+from pgjq.storage.expectation import MailExpectation
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Effects, Settlement, Subscription
 
 WORKER_LAPSES = timedelta(seconds=60)
+STALLED_ON = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,7 @@ class _Record:
     checkpoint: bytes | None = None
     result: bytes | None = None
     error: JobError | None = None
+    stalled_on: tuple[str, ...] = ()
 
     @property
     def max_attempts(self) -> int:
@@ -114,6 +117,7 @@ class MemoryStorage:
         self.seen: dict[str, WorkerInfo] = {}
         self.subscribers: list[tuple[str | None, Mailbox[Event]]] = []
         self.sleepers: dict[str, list[Mailbox[None]]] = defaultdict(list)
+        self.expected: dict[tuple[str, str], list[Mailbox[None]]] = defaultdict(list)
         self._operations: dict[Colour, Operations] = {
             "blocking": MemoryOperations(self, "blocking"),
             "async": MemoryOperations(self, "async"),
@@ -132,7 +136,8 @@ class MemoryStorage:
         with self.lock:
             self.closed = True
             boxes: list[Mailbox[Any]] = [box for _, box in self.subscribers]
-            boxes += [box for sleeping in self.sleepers.values() for box in sleeping]
+            for waiting in (self.sleepers, self.expected):
+                boxes += [box for those in waiting.values() for box in those]
         for box in boxes:
             box.close()
 
@@ -185,12 +190,19 @@ class MemoryStorage:
         self.processing.pop(record.seq, None)
         record.state, record.ready, record.locked_until, record.expire_at = state, False, None, None
         record.finished_at, record.result, record.error = self.clock(), result, error
+        self.answer(record)
 
     def forget(self, record: _Record) -> None:
         """Remove a job and, if it is still its own, its id."""
         del self.records[record.seq]
         if self.by_id.get((record.queue, record.id)) is record:
             del self.by_id[record.queue, record.id]
+        self.answer(record)
+
+    def answer(self, record: _Record) -> None:
+        """Tell those who wait for a job that it has ended, or is gone."""
+        for box in self.expected.get((record.queue, record.id), ()):
+            box.put(None)
 
     def tell(self, name: EventName, record: _Record, **facts: Any) -> None:
         """Tell subscribers of something that happened to a job."""
@@ -205,7 +217,7 @@ class MemoryOperations:
     """The operations, in one colour: they differ only in how one waits."""
 
     def __init__(self, storage: MemoryStorage, colour: Colour) -> None:
-        self._storage = storage
+        self.storage = storage
         self._colour: Colour = colour
 
     async def enqueue(
@@ -216,7 +228,7 @@ class MemoryOperations:
         if connection is not None:
             message = "MemoryStorage has no transactions; enqueue without connection=, or use PostgresStorage"
             raise UnsupportedError(message)
-        with self._opened() as storage:
+        with self.opened() as storage:
             return [self._enqueue(storage, queue, job) for job in jobs]
 
     def _enqueue(self, storage: MemoryStorage, queue: str, job: Submission) -> EnqueueResult:
@@ -238,7 +250,7 @@ class MemoryOperations:
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             self._see(worker, queues)
             storage.promote()
             taken: list[Claimed] = []
@@ -276,7 +288,7 @@ class MemoryOperations:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             return [Settled(s.lease, self._settle(storage, s.lease, s.outcome)) for s in settlements]
 
     def _settle(self, storage: MemoryStorage, lease: Lease, outcome: Outcome) -> State | None:
@@ -309,7 +321,7 @@ class MemoryOperations:
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             self._see(worker, ())
             held = [(lease, storage.held(lease)) for lease in leases]
             for _, record in held:
@@ -330,7 +342,7 @@ class MemoryOperations:
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             record = storage.held(lease)
             if record is None:
                 return False
@@ -339,7 +351,7 @@ class MemoryOperations:
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             now = storage.clock()
             patience = timedelta(seconds=stale_age)
             late = [r for r in storage.processing.values() if _is_late(r, now, patience)]
@@ -359,30 +371,44 @@ class MemoryOperations:
             )
         )
         reason = "expired" if record.expire_at is not None and record.expire_at <= now else "lease"
-        what = "the attempt took too long" if reason == "expired" else "its worker went silent"
-        record.stalled += action != "cancelled"
-        told = {"count": record.stalled, "action": action, "reason": reason}
-        if action == "recovered":
-            delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
-            storage.give_back(record, "failing", delay)
-            storage.tell("stalled", record, **told)
-            storage.tell("failing", record)
+        worker = record.worker or "?"
+        if action == "cancelled":
+            storage.end(record, "cancelled")
         else:
-            error = JobError("Stalled", f"{what} (worker {record.worker})") if action == "failed" else None
-            storage.end(record, action, error=error)
-            storage.tell("stalled", record, **told)
-            storage.tell(action, record)
-        return Reaped(record.queue, record.id, record.stalled, record.attempts, action, reason)
+            self._note_stall(record, explain(reason, worker), worker)
+            if action == "failed":
+                storage.end(record, "failed", error=record.error)
+            else:
+                delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
+                storage.give_back(record, "failing", delay)
+        storage.tell("stalled", record, count=record.stalled, action=action, reason=reason)
+        storage.tell("failing" if action == "recovered" else action, record)
+        return Reaped(
+            record.queue,
+            record.id,
+            record.stalled,
+            record.attempts,
+            record.max_attempts,
+            action,
+            reason,
+            worker,
+            record.payload if action == "failed" else None,
+        )
+
+    def _note_stall(self, record: _Record, error: JobError, worker: str) -> None:
+        record.stalled += 1
+        record.error = error
+        record.stalled_on = (*record.stalled_on, worker)[-STALLED_ON:]
 
     async def next_deadline(self) -> float | None:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             deadlines = [r.locked_until for r in storage.processing.values() if r.locked_until is not None]
             return (min(deadlines) - storage.clock()).total_seconds() if deadlines else None
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             record = storage.current(queue, job_id)
             if record is None:
                 return CancelResult("not_found")
@@ -397,19 +423,20 @@ class MemoryOperations:
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             record = storage.current(queue, job_id)
             if record is not None and record.state in ("failed", "cancelled"):
                 record.state, record.attempts, record.stalled, record.finished_at = "queued", 0, 0, None
                 record.cancel_requested, record.error = False, None
                 record.started_at = record.worker = None
+                record.stalled_on = ()
                 storage.place(record, storage.clock())
                 storage.tell("queued", record)
-            return None if record is None else self._status(record)
+            return None if record is None else self.status(record)
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             found = [storage.current(queue, job_id) for job_id in set(job_ids)]
             doomed = [r for r in found if r is not None and r.state != "processing"]
             for record in doomed:
@@ -418,20 +445,20 @@ class MemoryOperations:
 
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             found = ((job_id, storage.current(queue, job_id)) for job_id in job_ids)
-            return {job_id: self._status(record) for job_id, record in found if record is not None}
+            return {job_id: self.status(record) for job_id, record in found if record is not None}
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             found = [r for r in storage.records.values() if r.seq > wanted.after and self._matches(r, wanted)]
             page = found[: wanted.limit]
-            return [self._status(r) for r in page], page[-1].seq if len(page) == wanted.limit else None
+            return [self.status(r) for r in page], page[-1].seq if len(page) == wanted.limit else None
 
     def _matches(self, record: _Record, wanted: JobFilter) -> bool:
         return (
-            self._storage.current(record.queue, record.id) is record
+            self.storage.current(record.queue, record.id) is record
             and wanted.queue in (None, record.queue)
             and wanted.state in (None, record.state)
             and wanted.singleton_key in (None, record.settings.singleton_key)
@@ -441,7 +468,7 @@ class MemoryOperations:
 
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             now = storage.clock()
             mine = [r for (name, _), r in storage.by_id.items() if name == queue]
             states = Counter(r.state for r in mine)
@@ -463,7 +490,7 @@ class MemoryOperations:
 
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             running = Counter(r.worker for r in storage.processing.values())
             lately = storage.clock() - WORKER_LAPSES
             infos = [w for w in storage.seen.values() if w.last_seen > lately]
@@ -471,7 +498,7 @@ class MemoryOperations:
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
-        with self._opened() as storage:
+        with self.opened() as storage:
             now = storage.clock()
             doomed = [r for r in storage.records.values() if self._is_prunable(r, now)][:limit]
             for record in doomed:
@@ -484,13 +511,17 @@ class MemoryOperations:
             return False
         readable = record.expires_at is not None and record.expires_at > now
         return (
-            record.state == "cancelled" or not readable or self._storage.current(record.queue, record.id) is not record
+            record.state == "cancelled" or not readable or self.storage.current(record.queue, record.id) is not record
         )
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """Refuse: there is only this process."""
         message = f"MemoryStorage has no leaders: {candidate!r} is alone, and needs no {role!r} elected for {ttl:g} s"
         raise UnsupportedError(message)
+
+    async def leads(self, role: str, candidate: str) -> bool:
+        """Refuse, as `elect` does."""
+        return await self.elect(role, candidate, ttl=0)
 
     async def resign(self, role: str, candidate: str) -> None:
         """Refuse, as `elect` does."""
@@ -499,31 +530,38 @@ class MemoryOperations:
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         box: Mailbox[Event] = Mailbox(self._colour)
-        with self._opened() as storage:
+        with self.opened() as storage:
             storage.subscribers.append((queue, box))
         return MailSubscription(box, lambda: self._unsubscribe(box))
 
     def _unsubscribe(self, box: Mailbox[Event]) -> None:
-        with self._storage.lock:
-            self._storage.subscribers = [(queue, b) for queue, b in self._storage.subscribers if b is not box]
+        with self.storage.lock:
+            self.storage.subscribers = [(queue, b) for queue, b in self.storage.subscribers if b is not box]
+
+    async def expect(self, queue: str, job_id: str) -> MemoryExpectation:
+        """See `Operations`."""
+        box: Mailbox[None] = Mailbox(self._colour)
+        with self.opened() as storage:
+            storage.expected[queue, job_id].append(box)
+        return MemoryExpectation(self, box, queue, job_id)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`; nothing is lost between two threads, so nobody polls."""
         del poll
         box: Mailbox[None] = Mailbox(self._colour)
-        with self._opened() as storage:
+        with self.opened() as storage:
             for queue in queues:
                 storage.sleepers[queue].append(box)
         try:
             return await self._sleep(queues, box, time.monotonic() + timeout)
         finally:
-            with self._storage.lock:
+            with self.storage.lock:
                 for queue in queues:
-                    self._storage.sleepers[queue].remove(box)
+                    self.storage.sleepers[queue].remove(box)
 
     async def _sleep(self, queues: Sequence[str], box: Mailbox[None], until: float) -> bool:
         while True:
-            with self._opened() as storage:
+            with self.opened() as storage:
                 storage.promote()
                 if any(record.ready for queue in queues for record in self._heads(queue)):
                     return True
@@ -535,24 +573,26 @@ class MemoryOperations:
                 return True
 
     def _heads(self, queue: str) -> Iterable[_Record]:
-        return (r for _, seq in self._storage.ready[queue] if (r := self._storage.records.get(seq)) is not None)
+        return (r for _, seq in self.storage.ready[queue] if (r := self.storage.records.get(seq)) is not None)
 
     async def close(self) -> None:
         """Hold nothing, close nothing."""
 
-    def _opened(self) -> _Opened:
-        return _Opened(self._storage)
+    def opened(self) -> _Opened:
+        """Lock the storage, if it has not been closed."""
+        return _Opened(self.storage)
 
     def _see(self, worker: str, queues: Sequence[str]) -> None:
-        now = self._storage.clock()
-        known = self._storage.seen.get(worker)
+        now = self.storage.clock()
+        known = self.storage.seen.get(worker)
         started = known.started_at if known else now
         served = tuple(queues) or (known.queues if known else ())
-        self._storage.seen[worker] = WorkerInfo(worker, served, started, now, 0)
+        self.storage.seen[worker] = WorkerInfo(worker, served, started, now, 0)
 
-    def _status(self, record: _Record) -> JobStatus:
+    def status(self, record: _Record) -> JobStatus:
+        """Tell everything about a job."""
         ended = record.state not in LIVE
-        readable = not ended or (record.expires_at is not None and record.expires_at > self._storage.clock())
+        readable = not ended or (record.expires_at is not None and record.expires_at > self.storage.clock())
         return JobStatus(
             id=record.id,
             queue=record.queue,
@@ -571,7 +611,46 @@ class MemoryOperations:
             lease=record.lease,
             stalled=record.stalled,
             singleton_key=record.settings.singleton_key,
+            stalled_on=record.stalled_on,
         )
+
+
+class MemoryExpectation(MailExpectation):
+    """One caller's wait for one job, which is known by its record."""
+
+    def __init__(self, operations: MemoryOperations, box: Mailbox[None], queue: str, job_id: str) -> None:
+        super().__init__(box)
+        self._operations = operations
+        self._queue = queue
+        self._id = job_id
+        self._record: _Record | None = None
+
+    async def enqueue(self, job: Submission, *, made_id: bool = False) -> EnqueueResult:
+        """Enqueue, and remember which job that was."""
+        with self._operations.opened() as storage:
+            (result,) = await self._operations.enqueue(self._queue, [job], made_ids=made_id)
+            self._record = storage.current(self._queue, self._id)
+            self._is_new = result.status == "queued"
+            return result
+
+    async def close(self) -> None:
+        """Stop waiting."""
+        with self._operations.storage.lock:
+            boxes = self._operations.storage.expected[self._queue, self._id]
+            if self._box in boxes:
+                boxes.remove(self._box)
+            if not boxes:
+                del self._operations.storage.expected[self._queue, self._id]
+        self._box.close()
+
+    async def _look(self) -> Answer | None:
+        with self._operations.opened() as storage:
+            record = self._record
+            if record is None or record.seq not in storage.records:
+                return None
+            status = self._operations.status(record)
+            expired = record.expires_at is not None and record.expires_at <= storage.clock()
+            return Answer(status.state, status.attempts, status.max_attempts, status.result, status.error, expired)
 
 
 class _Opened:

@@ -15,7 +15,8 @@ from pgjq.testing.leasing import Leasing
 from pgjq.testing.managing import Managing
 from pgjq.testing.reaping import Reaping
 from pgjq.testing.settling import Settling
+from pgjq.testing.waiting import Waiting
 
 
-class StorageConformance(Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Hearing):
+class StorageConformance(Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Hearing, Waiting):
     """Everything that a storage must do."""

@@ -135,9 +135,12 @@ class Hearing(Cases):
         assert not await bench.ops.elect("reaper", "bob", ttl=30)
         assert await bench.ops.elect("reaper", "ann", ttl=30)
         assert await bench.ops.elect("pruner", "bob", ttl=30)
+        assert await bench.ops.leads("reaper", "ann")
+        assert not await bench.ops.leads("reaper", "bob")
         await bench.ops.resign("reaper", "bob")
         assert not await bench.ops.elect("reaper", "bob", ttl=30)
         await bench.ops.resign("reaper", "ann")
+        assert not await bench.ops.leads("reaper", "ann")
         assert await bench.ops.elect("reaper", "bob", ttl=30)
 
     @case

@@ -70,6 +70,78 @@ class Reaping(Cases):
         assert await bench.state("a") == "cancelled"
 
     @case
+    async def test_a_job_that_takes_its_workers_down_fails_with_a_record_of_them(self, bench: Bench) -> None:
+        await bench.enqueue("poison", payload=b"pill")
+        taken: list[Any] = []
+        for worker in ("ann", "bob", "cid"):
+            (job,) = await bench.claim(worker=worker, lease=10, heartbeat=3)
+            await bench.ops.save_checkpoint(job.lease, b"page 7")
+            bench.clock.advance(10)
+            taken += await bench.ops.reap()
+            assert (await bench.status("poison")).stalled_on[-1] == worker
+        assert [(r.action, r.worker, r.payload) for r in taken] == [
+            ("recovered", "ann", None),
+            ("recovered", "bob", None),
+            ("failed", "cid", b"pill"),
+        ]
+        status = await bench.status("poison")
+        assert (status.state, status.stalled, status.stalled_on) == ("failed", 3, ("ann", "bob", "cid"))
+        assert status.error is not None
+        assert (status.error.type, status.error.message) == ("Stalled", "its worker went silent (worker cid)")
+
+    @case
+    async def test_a_job_that_runs_again_tells_why_it_stalled(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        await bench.claim_one(lease=None, heartbeat=None, expire=10)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        error = (await bench.status("a")).error
+        assert error is not None
+        assert (error.type, error.message) == ("Stalled", "the attempt took too long (worker ann)")
+
+    @case
+    async def test_retry_forgets_the_stalls_of_an_earlier_life(self, bench: Bench) -> None:
+        await bench.enqueue("a", max_attempts=1)
+        await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        status = await bench.ops.retry(QUEUE, "a")
+        assert status is not None
+        assert (status.stalled, status.stalled_on, status.error) == (0, (), None)
+
+    @case
+    async def test_the_record_of_stalls_has_an_end(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        for n in range(23):
+            await bench.claim(worker=f"{n}", lease=10, heartbeat=3, reap_exhausted="requeue")
+            bench.clock.advance(10)
+            await bench.ops.reap()
+        status = await bench.status("a")
+        assert (status.stalled, status.stalled_on) == (23, tuple(f"{n}" for n in range(3, 23)))
+
+    @case
+    async def test_subscribers_hear_what_became_of_stalled_jobs(self, bench: Bench) -> None:
+        heard = await bench.ops.subscribe()
+        await bench.enqueue("recovered")
+        await bench.enqueue("failed", max_attempts=1)
+        await bench.enqueue("cancelled")
+        await bench.claim(2, lease=10, heartbeat=3)
+        await bench.claim(1, lease=None, heartbeat=None, expire=10)
+        await bench.ops.cancel(QUEUE, "cancelled", active=True)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        events: list[Any] = []
+        while sum(e.name == "stalled" for e in events) < 3 or events[-1].name == "stalled":
+            events += await heard.next(10)
+        stalled = {e.id: (e.queue, e.count, e.action, e.reason) for e in events if e.name == "stalled"}
+        assert stalled == {
+            "recovered": (QUEUE, 1, "recovered", "lease"),
+            "failed": (QUEUE, 1, "failed", "lease"),
+            "cancelled": (QUEUE, 0, "cancelled", "expired"),
+        }
+        await heard.close()
+
+    @case
     async def test_stale_age_is_patience_with_leases_but_not_with_expiry(self, bench: Bench) -> None:
         await bench.enqueue_all("lease", "expired")
         (first,) = await bench.claim(1, lease=10, heartbeat=3)

@@ -14,15 +14,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import JobFailedError, MaxRetriesError, TimeoutError
+from pgjq.errors import TimeoutError
 from pgjq.job import Event
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, decide
 from pgjq.storage.base import Settled
 from pgjq.worker.executor import Executor
+from pgjq.worker.failure import failure, read
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
-from pgjq.worker.reaper import WorkerReaper
+from pgjq.worker.reaper import WorkerReaper, became, stalled
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
 from pgjq.worker.signal import CANCELLED, EXPIRED, SHUTDOWN
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Sequence
 
-    from pgjq.job import JobError
     from pgjq.lease import LeasePolicy
-    from pgjq.serde import Serde
     from pgjq.storage.base import Claimed, Reaped, Storage
     from pgjq.worker.handler import Consumer
+    from pgjq.worker.settler import Answered
 
 # Long enough to cost nothing; a sleeper is woken, or looks for itself, long before.
 ASLEEP = 3600.0
@@ -81,12 +81,19 @@ class Engine:
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
         )
         self._heartbeat = Heartbeat(
-            worker, self._hands, storage.reserved(), abort=self._abort, report=self._reporter("renewing leases")
+            worker,
+            self._hands,
+            storage.reserved(),
+            usual=policy.heartbeat,
+            abort=self._abort,
+            report=self._reporter("renewing leases"),
         )
         self._reaper = WorkerReaper(
             storage.reserved(), policy, logger, reaped=self._reaped, report=self._reporter("reaping")
         )
-        self._watch = Watch(self._hands, abort=self._abort, report=self._reporter("watching leases"))
+        self._watch = Watch(
+            self._hands, usual=policy.lease, abort=self._abort, report=self._reporter("watching leases")
+        )
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
@@ -215,22 +222,25 @@ class Engine:
         else:
             self._settler.put_from_thread(run, outcome)
 
-    def _settled(self, run: Run, outcome: Outcome, answer: Settled) -> None:
-        self._hands.let_go((run.claimed.lease,))
+    def _settled(self, answered: Answered) -> None:
+        self._hands.let_go(run for run, _, _ in answered)
         self._room.set()
-        if answer.state is None:
-            lease = run.claimed.lease
-            self._logger.warning(
-                "outcome refused: the lease is lost",
-                extra={"queue": lease.queue, "id": lease.id, "lease": lease.number},
-            )
-        else:
-            self._tell(run, answer.state, outcome)
+        for run, outcome, answer in answered:
+            if answer.state is None:
+                self._refused(run)
+            else:
+                self._tell(run, answer.state, outcome)
+
+    def _refused(self, run: Run) -> None:
+        lease = run.claimed.lease
+        self._logger.warning(
+            "outcome refused: the lease is lost", extra={"queue": lease.queue, "id": lease.id, "lease": lease.number}
+        )
 
     def _committed(self, run: Run, outcome: Outcome) -> None:
         """Take note of a run that its handler completed in its own transaction, on any thread."""
         answer = Settled(run.claimed.lease, "completed")
-        self._loop.call_soon_threadsafe(self._settled, run, outcome, answer)
+        self._loop.call_soon_threadsafe(self._settled, [(run, outcome, answer)])
 
     def _abort(self, run: Run, reason: str) -> None:
         """End a run from outside, on another thread; what is over is settled without its handler."""
@@ -259,19 +269,10 @@ class Engine:
     def _tell_reaped(self, found: list[Reaped]) -> None:
         for job in found:
             consumer = self._consumers.get(job.queue)
-            if consumer is not None and consumer.bus.wants("stalled"):
-                consumer.bus.tell(
-                    Event(
-                        "stalled",
-                        job.queue,
-                        job.id,
-                        now(),
-                        attempts=job.attempts,
-                        count=job.count,
-                        action=job.action,
-                        reason=job.reason,
-                    )
-                )
+            if consumer is not None:
+                event = stalled(job, consumer.payload_serde)
+                consumer.bus.tell(event)
+                consumer.bus.tell(became(event))
 
     def _tell(self, run: Run, name: Any, outcome: Outcome | None = None) -> None:
         bus = run.consumer.bus
@@ -296,28 +297,20 @@ def _event(run: Run, name: Any, outcome: Outcome | None) -> Event:
     event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
     match outcome:
         case Completed(result) if result is not None:
-            return replace(event, result=_read(run.consumer.result_serde, result))
+            return replace(event, result=read(run.consumer.result_serde, result))
         case Failing(error):
             return replace(event, error=error)
         case Failed(error):
-            return replace(event, error=_failure(run, error))
+            return replace(
+                event,
+                error=failure(
+                    claimed.lease.id,
+                    error,
+                    attempts=claimed.attempts,
+                    max_attempts=claimed.max_attempts,
+                    payload=claimed.payload,
+                    serde=run.consumer.payload_serde,
+                ),
+            )
         case _:
             return event
-
-
-def _failure(run: Run, error: JobError) -> JobFailedError:
-    """The error of a `failed` event: a MaxRetriesError when the attempts ran out, with the payload at hand."""
-    claimed = run.claimed
-    message = f"job {claimed.lease.id!r} failed: {error.type}: {error.message}"
-    if claimed.attempts < claimed.max_attempts:
-        return JobFailedError(message, error)
-    payload = _read(run.consumer.payload_serde, claimed.payload)
-    return MaxRetriesError(message, error, payload=payload, attempts=claimed.attempts)
-
-
-def _read(serde: Serde, data: bytes) -> Any:
-    """Read what an event tells of; what cannot be read is told as the bytes it is, and hurts nobody."""
-    try:
-        return serde.deserialize(data)
-    except Exception:  # noqa: BLE001
-        return data

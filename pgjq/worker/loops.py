@@ -18,12 +18,20 @@ class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
     A step that raises is reported and tried again after a pause that doubles up to five seconds. `nudge` makes the next
-    call come at once; `stop` ends the thread after the step that it is in.
+    call come at once; `stop` ends the thread after the step that it is in, and `end` is the last that it calls.
     """
 
-    def __init__(self, name: str, step: Callable[[], float], report: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float],
+        report: Callable[[Exception], None],
+        *,
+        end: Callable[[], object] | None = None,
+    ) -> None:
         self._step = step
         self._report = report
+        self._end = end
         self._nudged = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -36,12 +44,12 @@ class Loop:
         """Have the next step taken now."""
         self._nudged.set()
 
-    def stop(self) -> None:
-        """End the thread and wait for it."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread and wait for it; one that hangs in a dead connection need not be waited for longer."""
         self._stopping = True
         self._nudged.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         pause = BACKOFF
@@ -55,3 +63,5 @@ class Loop:
                 wait, pause = pause, min(pause * 2, LONGEST_BACKOFF)
             self._nudged.wait(wait)
             self._nudged.clear()
+        if self._end is not None:
+            self._end()

@@ -1,10 +1,15 @@
-"""The reaper in every worker: a thread that takes back jobs whose workers went silent."""
+"""Taking back jobs whose workers went silent: one sweep, what it tells, and the thread in every worker that sweeps."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
+from pgjq.job import Event
+from pgjq.lease import explain
+from pgjq.worker.failure import failure
 from pgjq.worker.loops import Loop
 
 if TYPE_CHECKING:
@@ -12,9 +17,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgjq.lease import LeasePolicy
+    from pgjq.serde import Serde
     from pgjq.storage.base import Operations, Reaped
 
 BATCH = 1000
+
+
+def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Reaped]:
+    """Take back one batch, and log it; less than a full one means that nothing was left."""
+    found = drive(ops.reap(limit=BATCH, stale_age=stale_age))
+    if found:
+        logger.info("released stale running jobs count=%d", len(found), extra={"count": len(found)})
+    return found
+
+
+def stalled(job: Reaped, serde: Serde) -> Event:
+    """Make the event of a stalled job; one that failed carries its error, which has the payload."""
+    at = datetime.now(UTC)
+    event = Event("stalled", job.queue, job.id, at, job.attempts, count=job.count, action=job.action, reason=job.reason)
+    if job.payload is None:
+        return event
+    error = failure(
+        job.id,
+        explain(job.reason, job.worker),
+        attempts=job.attempts,
+        max_attempts=job.max_attempts,
+        payload=job.payload,
+        serde=serde,
+    )
+    return replace(event, error=error)
+
+
+def became(event: Event) -> Event:
+    """Make the event of the state that a stalled job went to."""
+    name = "failing" if event.action == "recovered" else event.action
+    assert name is not None  # noqa: S101  (a stalled event always has an action)
+    return Event(name, event.queue, event.id, event.at, event.attempts, error=event.error)
 
 
 class WorkerReaper:
@@ -48,8 +86,7 @@ class WorkerReaper:
         drive(self._ops.close())
 
     def _step(self) -> float:
-        found = drive(self._ops.reap(limit=BATCH, stale_age=self._policy.stale_age))
+        found = sweep(self._ops, self._policy.stale_age, self._logger)
         if found:
-            self._logger.info("released stale running jobs count=%d", len(found), extra={"count": len(found)})
             self._reaped(found)
         return 0.0 if len(found) == BATCH else self._policy.reap_interval

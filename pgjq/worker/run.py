@@ -101,20 +101,45 @@ class Run:
 class _Held:
     """A job as its handler sees it, without the methods that differ in colour."""
 
+    __slots__ = ("_ops", "_run", "checkpoint", "payload", "result", "signal")
+
     def __init__(self, run: Run, payload: Any, checkpoint: Any, ops: Operations) -> None:
-        claimed = run.claimed
-        self.id: str = claimed.lease.id
-        self.queue: str = claimed.lease.queue
         self.payload: Any = payload
-        self.attempts: int = claimed.attempts
-        self.max_attempts: int = claimed.max_attempts
-        self.created_at: datetime = claimed.created_at
-        self.lease: int = claimed.lease.number
-        self.signal: Signal = run.signal
         self.checkpoint: Any = checkpoint
+        self.signal: Signal = run.signal
         self.result: Any = None
         self._run = run
         self._ops = ops
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._run.claimed.lease.id
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._run.claimed.lease.queue
+
+    @property
+    def attempts(self) -> int:
+        """How many runs there have been, this one included."""
+        return self._run.claimed.attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """How many runs there may be."""
+        return self._run.claimed.max_attempts
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was enqueued, by the storage's clock."""
+        return self._run.claimed.created_at
+
+    @property
+    def lease(self) -> int:
+        """The number of the claim that this run holds."""
+        return self._run.claimed.lease.number
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
@@ -162,6 +187,8 @@ class _Held:
 class Job(_Held):
     """A job in the hands of a plain function or a callback."""
 
+    __slots__ = ()
+
     def heartbeat(self) -> None:
         """Renew the lease now; LeaseLostError if it is gone."""
         drive(self._renew())
@@ -182,6 +209,8 @@ class Job(_Held):
 
 class AsyncJob(_Held):
     """A job in the hands of a coroutine: the same, to be awaited."""
+
+    __slots__ = ()
 
     async def heartbeat(self) -> None:
         """Renew the lease now; LeaseLostError if it is gone."""

@@ -92,14 +92,14 @@ class Runnable(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Begin to consume."""
+        """Begin."""
 
     @abstractmethod
-    def stop(self, grace: float | timedelta | None = None) -> None:
-        """Stop consuming."""
+    def stop(self) -> None:
+        """Stop."""
 
     def run(self) -> None:
-        """Consume until SIGTERM or SIGINT."""
+        """Work until SIGTERM or SIGINT."""
         asked = Asked()
         self.start()
         try:

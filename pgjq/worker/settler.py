@@ -29,14 +29,17 @@ BATCH = 500
 TRIES = 3
 
 
+Answered = list[tuple["Run", "Outcome", Settled]]
+
+
 class Settler:
-    """Settles what is put in; `settled` is called on the loop with each answer."""
+    """Settles what is put in; `settled` is called on the loop with each batch and its answers."""
 
     def __init__(
         self,
         ops: Operations,
         *,
-        settled: Callable[[Run, Outcome, Settled], None],
+        settled: Callable[[Answered], None],
         report: Callable[[Exception], None],
         hurried: Callable[[], bool],
     ) -> None:
@@ -97,9 +100,7 @@ class Settler:
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
                 self._report(error)
                 return await self._offer_apart(batch)
-        for (run, outcome), answer in zip(batch, answers, strict=True):
-            self._answer(run, outcome, answer)
-        return None
+        return self._answer([(*ended, answer) for ended, answer in zip(batch, answers, strict=True)])
 
     async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
         """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
@@ -120,12 +121,12 @@ class Settler:
                 if tries == TRIES:
                     outcome = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
             else:
-                return self._answer(run, outcome, answer)
+                return self._answer([(run, outcome, answer)])
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_BACKOFF)
 
-    def _answer(self, run: Run, outcome: Outcome, answer: Settled) -> None:
+    def _answer(self, answered: Answered) -> None:
         try:
-            self._settled(run, outcome, answer)
+            self._settled(answered)
         except Exception as error:  # noqa: BLE001
             self._report(error)

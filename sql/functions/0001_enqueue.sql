@@ -82,8 +82,8 @@ $$;
 -- Add a batch of jobs; return those that were not added, and why. Position counts from 1.
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
--- max_attempts, singleton_key, on_failed, and under `options` what the job brings along for later. `seqs` are numbers
--- drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays.
+-- max_attempts, singleton_key, on_failed, awaited, and under `options` what the job brings along for later. `seqs` are
+-- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays.
 --
 -- Rows are inserted in the order of their ids. Two callers with some ids in common therefore wait for each other in the
 -- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is
@@ -120,14 +120,14 @@ begin
 
     born as (
         insert into pgjq.job (
-            seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key
+            seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, awaited, singleton_key
         )
         select
             g.seq, here, due.run_at, due.run_at <= at,
             -coalesce((g.s ->> 'priority')::smallint, 0), coalesce((g.s ->> 'max_attempts')::smallint, 3),
             coalesce((g.s ->> 'result_ttl')::double precision, 3600),
             coalesce((g.s -> 'options' ->> 'delete_after_seconds')::real, 604800),
-            g.s ->> 'singleton_key'
+            coalesce((g.s ->> 'awaited')::boolean, false), g.s ->> 'singleton_key'
         from given as g
         inner join new using (seq)
         cross join lateral (
@@ -177,12 +177,12 @@ begin
 end
 $$;
 
--- Add one job, if its id is free at first sight; say whether it was added. If not, `enqueue_jobs` finds out why.
+-- Add one job, if its id is free at first sight, and return its number. If it is null, `enqueue_jobs` finds out why.
 --
 -- One job is what most callers enqueue, and what they wait for. Plain values instead of arrays let PL/pgSQL keep its
--- plans, and a boolean instead of a set spares the caller's statement a function scan: half the time of a batch of
+-- plans, and a number instead of a set spares the caller's statement a function scan: half the time of a batch of
 -- one.
-create function pgjq.enqueue_job(queue text, job_id text, job_payload bytea, settings jsonb) returns boolean
+create function pgjq.enqueue_job(queue text, job_id text, job_payload bytea, settings jsonb) returns bigint
 language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -204,21 +204,23 @@ begin
     on conflict (queue_id, id) where not superseded do nothing
     returning seq into given;
     if given is null then
-        return false;
+        return null;
     end if;
-    insert into pgjq.job (seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key)
+    insert into pgjq.job (
+        seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, awaited, singleton_key
+    )
     values (
         given, here, due, due <= at,
         -coalesce((settings ->> 'priority')::smallint, 0), coalesce((settings ->> 'max_attempts')::smallint, 3),
         coalesce((settings ->> 'result_ttl')::double precision, 3600),
         coalesce((settings -> 'options' ->> 'delete_after_seconds')::real, 604800),
-        settings ->> 'singleton_key'
+        coalesce((settings ->> 'awaited')::boolean, false), settings ->> 'singleton_key'
     );
     perform pgjq.wake(queue);
     if pgjq.watched() then
         perform pgjq.publish(array[pgjq.event('queued', queue, job_id, 0)]);
     end if;
-    return true;
+    return given;
 end
 $$;
 

@@ -41,17 +41,34 @@ as $$
     ))::text
 $$;
 
+-- Put short texts together into as few JSON arrays as fit into a notice each, in their order.
+create function pgjq.pages(texts text[]) returns setof text
+language sql immutable
+as $$
+    select '[' || string_agg(sized.item, ',' order by sized.n) || ']'
+    from (
+        select t.item, t.n, sum(octet_length(t.item) + 1) over (order by t.n) / 4000 as page
+        from unnest($1) with ordinality as t (item, n)
+    ) as sized
+    group by sized.page
+$$;
+
 -- Send events in as few notices as they fit in.
 create function pgjq.publish(events text[]) returns bigint
 language sql volatile
 as $$
-    select count(pg_notify('pgjq.events', '[' || page.events || ']'))
-    from (
-        select string_agg(sized.event, ',' order by sized.n) as events
-        from (
-            select t.event, t.n, sum(octet_length(t.event) + 1) over (order by t.n) / 4000 as page
-            from unnest($1) with ordinality as t (event, n)
-        ) as sized
-        group by sized.page
-    ) as page
+    select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
+$$;
+
+-- Send an event for each of these jobs: what has become of it.
+create function pgjq.tell(queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]) returns bigint
+language sql volatile
+as $$
+    select pgjq.publish(array_agg(pgjq.event(
+        (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[t.state + 1],
+        q.name, b.id, t.attempts
+    )))
+    from unnest($1, $2, $3, $4) as t (queue_id, seq, state, attempts)
+    inner join pgjq.body as b on b.seq = t.seq and b.queue_id = t.queue_id
+    inner join pgjq.queue as q on q.id = t.queue_id
 $$;

@@ -27,5 +27,6 @@ history as (
 select
     w.seq,
     case when pgjq.watched() then pgjq.publish(array[pgjq.event('cancelled', w.queue, w.id, w.attempts)]) end
-        as published
+        as published,
+    case when w.awaited then pgjq.answer(array[pgjq.ending(w.queue, w.id, 'cancelled')]) end as answered
 from withdrawn as w

@@ -13,7 +13,7 @@ live as (
     delete from pgjq.job as j
     using wanted as w
     where j.seq = w.seq and j.queue_id = w.queue_id and j.state <> 1
-    returning j.queue_id, j.seq
+    returning j.queue_id, j.seq, j.awaited
 ),
 
 ended as (
@@ -24,9 +24,9 @@ ended as (
 ),
 
 gone as (
-    select l.queue_id, l.seq from live as l
+    select l.queue_id, l.seq, l.awaited from live as l
     union all
-    select e.queue_id, e.seq from ended as e
+    select e.queue_id, e.seq, false as awaited from ended as e
 ),
 
 notes as (
@@ -38,4 +38,5 @@ notes as (
 delete from pgjq.body as b
 using gone as g
 where b.seq = g.seq and b.queue_id = g.queue_id
-returning b.id
+returning
+    b.id, case when g.awaited then pgjq.answer(array[pgjq.ending(:queue::text, b.id, 'deleted')]) end as answered

@@ -1,3 +1,14 @@
--- Take an office: true if this session leads from now on. The server ends a session that is then silent for :ttl.
+-- Take an office: which process answers, and whether this session leads from now on. The server ends a session that is
+-- then silent for :ttl.
+--
+-- Nothing is taken unless the process that answers is :greeted_by, the one that greeted this session: behind a pooler
+-- the lock would stay with a session that others use, too.
 select
-    pg_try_advisory_lock(hashtext(:office), hashtext(:role)) and set_config('idle_session_timeout', :ttl, false) <> ''
+    pg_backend_pid() as answering,
+    case
+        when pg_backend_pid() = :greeted_by
+            then
+                pg_try_advisory_lock(hashtext(:office), hashtext(:role))
+                and set_config('idle_session_timeout', :ttl, false) <> ''
+        else false
+    end as holds

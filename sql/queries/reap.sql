@@ -6,6 +6,8 @@
 --   * Found through the jobs, never through a list of workers.
 --   * The decision is that of pgjq.lease.judge, and is tested against it: a wish to cancel first, then the stall is
 --     counted, and over max_stalled, or without attempts left, the job has failed; else it runs again.
+--   * Which workers a job stalled on is written down, and why it stalled last, for whoever looks for a job that takes
+--     its workers down.
 --   * An attempt that has expired is taken however alive its worker is. :stale_age is extra patience for leases only.
 --
 -- Index: job_lease, from the past to now; then the primary keys, once for each.
@@ -18,7 +20,7 @@ with late as materialized (
     limit :limit for update skip locked
 ),
 
-judged as materialized (
+looked_up as materialized (
     select
         l.*,
         case
@@ -29,11 +31,24 @@ judged as materialized (
         end as action,
         case when l.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
         l.stalled + case when l.cancel_requested then 0 else 1 end as stalls,
-        b.id, q.name as queue, w.name as worker, pgjq.retry_delay(b.options, l.attempts) as delay
+        b.id, b.payload, q.name as queue, coalesce(w.name, '?') as worker,
+        pgjq.retry_delay(b.options, l.attempts) as delay
     from late as l
     inner join pgjq.body as b on l.seq = b.seq and l.queue_id = b.queue_id
     inner join pgjq.queue as q on l.queue_id = q.id
     left join pgjq.worker as w on l.worker_id = w.id
+),
+
+judged as materialized (
+    select
+        l.*,
+        json_build_object(
+            'type', 'Stalled',
+            'message',
+            case l.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
+            || ' (worker ' || l.worker || ')'
+        )::text as error
+    from looked_up as l
 ),
 
 ended as (
@@ -52,13 +67,7 @@ history as (
         case when v.delete_after > 0 then pgjq.now() + make_interval(secs => v.delete_after) end, v.worker_id,
         v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
         case v.action when 'failed' then 4 else 5 end,
-        case v.action when 'failed' then json_build_object(
-                    'type', 'Stalled',
-                    'message',
-                    case v.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
-                    || coalesce(' (worker ' || v.worker || ')', '')
-                )::text
-        end
+        case v.action when 'failed' then v.error end
     from judged as v
     where v.action <> 'recovered'
 ),
@@ -71,10 +80,22 @@ back as (
     from judged as v
     where j.seq = v.seq and j.queue_id = v.queue_id and v.action = 'recovered'
     returning j.queue_id, j.ready
+),
+
+noted as (
+    insert into pgjq.progress as p (queue_id, seq, error, stalled_on)
+    select v.queue_id, v.seq, v.error, array[v.worker]
+    from judged as v
+    where v.action <> 'cancelled'
+    on conflict (seq, queue_id) do update
+        set
+            error = excluded.error,
+            stalled_on = (p.stalled_on || excluded.stalled_on)[greatest(cardinality(p.stalled_on) - 18, 1):]
 )
 
 select
-    v.queue, v.id, v.stalls, v.attempts, v.action, v.reason,
+    v.queue, v.id, v.stalls, v.attempts, v.max_attempts, v.action, v.reason, v.worker,
+    case v.action when 'failed' then v.payload end as payload,
     (
         select case when exists (select from back where back.ready)
                 then (
@@ -101,6 +122,11 @@ select
                 ) as e
             )
         end
-    ) as published
+    ) as published,
+    (
+        select case when bool_or(e.awaited) then pgjq.answer(array_agg(pgjq.ending(e.queue, e.id, e.action))) end
+        from judged as e
+        where e.awaited and e.action <> 'recovered'
+    ) as answered
 from judged as v
 order by v.locked_until

@@ -16,7 +16,7 @@ with revived as (
 
 forgiven as (
     update pgjq.progress as p
-    set error = null
+    set error = null, stalled_on = '{}'
     from revived as r
     where p.seq = r.seq and p.queue_id = r.queue_id
 ),

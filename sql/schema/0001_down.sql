@@ -7,7 +7,20 @@ drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);
+drop function if exists pgjq.settle(
+    integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
+);
+drop function if exists pgjq.claim(
+    text[], integer, integer, double precision, double precision, integer, boolean
+);
+drop function if exists pgjq.promote();
+drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);
+drop function if exists pgjq.standing(text, bigint[]);
+drop function if exists pgjq.answer_jobs(integer[], bigint[], smallint[]);
+drop function if exists pgjq.answer(text[]);
+drop function if exists pgjq.ending(text, text, text);
 drop function if exists pgjq.publish(text[]);
+drop function if exists pgjq.pages(text[]);
 drop function if exists pgjq.event(text, text, text, integer, integer, text, text);
 drop function if exists pgjq.watched();
 drop function if exists pgjq.wake(text);

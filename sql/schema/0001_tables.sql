@@ -57,6 +57,7 @@ create table pgjq.job (
     ready boolean not null,                     -- may be claimed now; run_at has passed, nobody holds it
     requeue_exhausted boolean not null default false,
     cancel_requested boolean not null default false,
+    awaited boolean not null default false,     -- somebody wants to be told when it ends
     singleton_key text,
     primary key (seq, queue_id)
 ) partition by list (queue_id);
@@ -92,12 +93,13 @@ create table pgjq.done (
 
 create index done_delete on pgjq.done (delete_at);
 
--- What only some jobs have: a checkpoint, the error of the last attempt.
+-- What only some jobs have: a checkpoint, the error of the last attempt, the workers that it stalled on.
 create table pgjq.progress (
     seq bigint not null,
     queue_id integer not null,
     checkpoint bytea,
     error text,
+    stalled_on text[] not null default '{}',    -- oldest first, the last twenty
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 

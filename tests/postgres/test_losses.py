@@ -174,7 +174,7 @@ def test_a_leader_whose_session_changed_hands_does_not_lead(database: str, postg
     """A pooler may hand the lock's session to somebody else; then the proof fails, and is not trusted."""
     ops: Any = postgres.operations("blocking")
     assert drive(ops.elect("reaper", "ann", ttl=30))
-    ops._offices._sessions["reaper", "ann"].execute("select pg_advisory_unlock_all()")
+    ops._offices._offices["reaper", "ann"]._session.execute("select pg_advisory_unlock_all()")
     rival = PostgresStorage(database)
     assert drive(rival.operations("blocking").elect("reaper", "bob", ttl=30))
     assert not drive(ops.elect("reaper", "ann", ttl=30))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, asdict
+from datetime import timedelta
 from math import inf, nan
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from pgjq import LeasePolicy, ValidationError
 from pgjq.lease import Stall, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 in_any_time = running(deadline=None)
 
@@ -140,3 +144,79 @@ def test_cancelled_means_that_somebody_asked_for_it(stall: Stall) -> None:
 def test_without_a_limit_on_stalls_attempts_alone_decide(stall: Stall) -> None:
     unlimited = Stall(False, stall.attempts, stall.max_attempts, stall.stalled, None, "fail")
     assert (judge(unlimited) == "failed") == (stall.attempts >= stall.max_attempts)
+
+
+def numbers(policy: LeasePolicy) -> dict[str, Any]:
+    """Only what differs from the defaults."""
+    usual = asdict(LeasePolicy())
+    return {name: value for name, value in asdict(policy).items() if value != usual[name]}
+
+
+def test_visibility_stalls_a_job_thirty_seconds_after_its_claim_and_nothing_renews_it() -> None:
+    policy = LeasePolicy.visibility()
+    assert (policy.lease, policy.heartbeat, policy.expire) == (30.0, None, None)
+    assert numbers(LeasePolicy.visibility(60)) == {"lease": 60.0, "heartbeat": None, "expire": None}
+
+
+def test_stale_lock_has_locks_of_45_minutes_renewed_every_two_reaped_45_later_every_five() -> None:
+    assert numbers(LeasePolicy.stale_lock()) == {
+        "lease": 2700.0,
+        "heartbeat": 120.0,
+        "expire": None,
+        "stale_age": 2700.0,
+        "reap_interval": 300.0,
+        "reap_exhausted": "requeue",
+    }
+
+
+def test_stale_lock_can_be_turned_off_and_made_more_patient() -> None:
+    policy = LeasePolicy.stale_lock(interval=0, age=timedelta(hours=2))
+    assert (policy.reap_interval, policy.stale_age) == (0.0, 7200.0)
+
+
+def test_stall_checks_every_thirty_seconds_and_allows_one() -> None:
+    assert numbers(LeasePolicy.stall()) == {
+        "expire": None,
+        "reap_interval": 30.0,
+        "max_stalled": 1,
+        "reap_exhausted": "requeue",
+    }
+    assert (LeasePolicy.stall().lease, LeasePolicy.stall().heartbeat) == (30.0, 10.0)
+    policy = LeasePolicy.stall(interval=15, max_count=2)
+    assert (policy.lease, policy.reap_interval, policy.heartbeat, policy.max_stalled) == (15.0, 15.0, 5.0, 2)
+
+
+def test_monitor_looks_every_minute_at_attempts_of_fifteen_and_asks_for_no_heartbeat() -> None:
+    assert numbers(LeasePolicy.monitor()) == {"lease": None, "heartbeat": None, "reap_interval": 60.0}
+    assert LeasePolicy.monitor().expire == 900.0
+
+
+@pytest.mark.parametrize(("expire", "heartbeat"), [(900, 30), (1800, 60), (7200, 300), (86400, 600)])
+def test_monitor_takes_the_recommended_pairs(expire: float, heartbeat: float) -> None:
+    policy = LeasePolicy.monitor(expire, heartbeat_seconds=heartbeat)
+    assert (policy.expire, policy.lease, policy.heartbeat) == (expire, heartbeat, heartbeat / 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LeasePolicy.visibility(0), "timeout must be more than 0"),
+        (lambda: LeasePolicy.stale_lock(age=60), "age must be at least as long as the lock, 2700 s, not 60"),
+        (lambda: LeasePolicy.stale_lock(age=-1), "age must be at least"),
+        (lambda: LeasePolicy.stale_lock(interval=-1), "interval must be at least 0"),
+        (lambda: LeasePolicy.stall(interval=0), "interval must be more than 0"),
+        (lambda: LeasePolicy.stall(max_count=-1), "max_count must be between 0"),
+        (lambda: LeasePolicy.monitor(expire=0.5), "expire must be at least 1"),
+        (lambda: LeasePolicy.monitor(heartbeat_seconds=9), "heartbeat_seconds must be at least 10"),
+    ],
+)
+def test_a_presets_numbers_are_checked_by_name(make: Callable[[], LeasePolicy], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2, 3])
+def test_a_stall_policy_allows_so_many_recoveries_whatever_attempts_are_left(allowed: int) -> None:
+    policy = LeasePolicy.stall(max_count=allowed)
+    stalls = (Stall(False, n + 1, 1, n, policy.max_stalled, policy.reap_exhausted) for n in range(allowed + 1))
+    assert [judge(stall) for stall in stalls] == ["recovered"] * allowed + ["failed"]

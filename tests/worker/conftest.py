@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import MemoryStorage
+from pgjq import Client, LeasePolicy, MemoryStorage, NewJob
+from pgjq.blocking import drive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pgjq.storage.base import Storage
+
+SHORT = LeasePolicy(lease=0.1, heartbeat=None)
 
 
 @pytest.fixture(params=["memory", "postgres", "redis"])
@@ -41,3 +47,16 @@ class Heard:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.events) >= count, 60), self.events
             return list(self.events)
+
+
+def abandon(storage: Storage, *jobs: NewJob, policy: LeasePolicy = SHORT) -> None:
+    """Enqueue jobs and claim them, as a worker does that dies the next moment."""
+    Client(storage).enqueue_many("q", jobs)
+    ops = storage.operations("blocking")
+    assert len(drive(ops.claim(["q"], worker="ghost", limit=len(jobs), policy=policy))) == len(jobs)
+
+
+def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds; the suite's time-out is the limit."""
+    while not holds():
+        time.sleep(0.005)

@@ -74,13 +74,13 @@ HANDLERS: dict[str, Callable[..., Any]] = {
 
 
 class Crew:
-    """The mother process, and the workers that it forked."""
+    """The mother process of a module, and the workers that it forked: each calls that module's `serve`."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.worker.crew") -> None:
         self.pids: set[int] = set()
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the crew)
         self._mother = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.crew"],
+            [sys.executable, "-m", module],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,15 +90,19 @@ class Crew:
 
     def start(self, conninfo: str, handler: str, queue: str = "q") -> int:
         """Start a worker and return its process id."""
+        return self.fork(conninfo, handler, queue)
+
+    def fork(self, *arguments: Any) -> int:
+        """Start a process that serves with these arguments, and return its id."""
         assert self._mother.stdin
         assert self._mother.stdout
-        print(json.dumps([conninfo, handler, queue]), file=self._mother.stdin, flush=True)
+        print(json.dumps(arguments), file=self._mother.stdin, flush=True)
         pid = int(self._mother.stdout.readline())
         self.pids.add(pid)
         return pid
 
     def kill(self, pid: int) -> None:
-        """End a worker without a word."""
+        """End a worker without a word; it may have ended before, but its number is still its own."""
         os.kill(pid, signal.SIGKILL)
         self.pids.discard(pid)
 
@@ -130,17 +134,19 @@ def serve(conninfo: str, handler: str, name: str) -> None:
     queue.run()
 
 
-def main() -> None:
-    """Fork a worker for each line."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def main(serve: Callable[..., None]) -> None:
+    """Fork a process for each line, which serves with the arguments in it.
+
+    Nobody waits for those that end: as long as this lives no other process gets their numbers, and whoever kills one
+    of them by its number, once too often, hits nobody else.
+    """
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             serve(*json.loads(line))
             os._exit(0)
         print(pid, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    main()
+    main(serve)

@@ -93,6 +93,7 @@ class Proxy:
             task.cancel()
 
     async def _close(self) -> None:
+        self._refusing = True
         self._server.close()
         self._abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -110,12 +111,12 @@ class Proxy:
         if self._refusing:
             writer.transport.abort()
             return
+        self._writers.add(writer)  # Here, because a task that is cancelled at once never begins.
         task = self._loop.create_task(self._relay(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         server: Streams | None = None
         try:
             server = await self._connect()

@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 
 from pgjq import AsyncJob, Client, Job, LeasePolicy, NewJob, PostgresStorage, Queue, Retry
+from pgjq.blocking import drive
 from tests.worker.conftest import Heard
 from tests.worker.proxy import Proxy
 
@@ -245,8 +246,12 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
     queue.execute(work_async if style == "coroutine" else lambda job: job.attempts)
     errors, completed = quiet(queue), Heard(queue, "completed")
     queue.enqueue("before", None)
+    # A worker without work only reads, and would not notice: somebody's job is about to stall, and wants to be reaped.
+    ghost = LeasePolicy(lease=1, heartbeat=None)
     with psycopg.connect(database, autocommit=True) as operator, queue:
         completed.wait(1)
+        Client(postgres).enqueue("other", "stalls", None)
+        drive(postgres.operations("blocking").claim(["other"], worker="ghost", limit=1, policy=ghost))
         set_read_only(operator, "on")
         errors.wait(3)
         set_read_only(operator, "off", keep=True)

@@ -463,3 +463,28 @@ def test_a_stop_that_is_refused_can_be_made_again(storage: Storage) -> None:
         queue.stop(grace=-1)
     queue.stop(grace=0)
     assert "pgjq worker" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_stopping_waits_for_an_outcome_that_is_on_its_way(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue("q", storage=storage)
+    queue.execute(lambda job: job.id)
+    operations = storage.operations("async")
+    settle, arrived, go = operations.settle, threading.Event(), threading.Event()
+
+    async def slow_settle(settlements: Any) -> Any:
+        arrived.set()
+        await asyncio.to_thread(go.wait, 60)
+        return await settle(settlements)
+
+    monkeypatch.setattr(operations, "settle", slow_settle)
+    queue.enqueue("job", None)
+    queue.start()
+    assert arrived.wait(60)
+    stopping = threading.Thread(target=queue.stop, args=(0,))
+    stopping.start()
+    stopping.join(0.3)
+    go.set()
+    stopping.join()
+    status = queue.get_status("job")
+    assert status is not None
+    assert (status.state, status.result, status.attempts) == ("completed", "job", 1)

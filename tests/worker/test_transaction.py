@@ -34,8 +34,14 @@ LOCK = 4711
 NOTE = "insert into effect (id, lease) values (%s, %s)"
 ALCHEMY_NOTE = text("insert into effect (id, lease) values (:id, :lease)")
 # A settlement is recognised by what no other statement of a handler's transaction says.
-SETTLE = b"insert into pgjq.done"
+SETTLE = b"pgjq.settle"
 WRITE = b"into effect"
+SLOW_COMMIT = b"""
+create function slow_commit() returns trigger language plpgsql
+as 'begin perform pg_advisory_xact_lock(4711); return null; end';
+create constraint trigger slow after insert on effect deferrable initially deferred
+for each row execute function slow_commit();
+"""
 
 
 class Table:
@@ -127,8 +133,10 @@ def writer(kind: str, conninfo: str, inside: Callable[[Any], Any] = lambda _job:
     }[kind]
 
 
-def worker(storage: PostgresStorage, handler: Callable[..., Any], **policy: Any) -> Queue:
-    queue = Queue("q", storage=storage, lease_policy=LeasePolicy(**{"reap_interval": 0.1, **policy}))
+def worker(storage: PostgresStorage, handler: Callable[..., Any], concurrency: int = 1, **policy: Any) -> Queue:
+    queue = Queue(
+        "q", storage=storage, concurrency=concurrency, lease_policy=LeasePolicy(**{"reap_interval": 0.1, **policy})
+    )
     queue.execute(handler)
     queue.on("error", lambda _error: None)
     return queue
@@ -347,3 +355,42 @@ def test_a_commit_that_is_lost_by_another_driver_is_found_out_as_well(database: 
     status = run_into(Trap(b"COMMIT", half, WRITE), database, "asyncpg async")
     assert table.effects() == [("job", status.lease)]
     assert status.attempts == (2 if half == "unsent" else 1)
+
+
+def test_a_commit_that_takes_long_holds_up_no_other_lease(
+    database: str, postgres: PostgresStorage, table: Table
+) -> None:
+    # The row of a job that is being completed is locked by its own transaction; a heartbeat for it would wait there,
+    # and every other lease of the worker with it.
+    finish = threading.Event()
+
+    def work(job: Job) -> None:
+        if job.id == "slow to commit":
+            writer("psycopg", database)(job)
+        else:
+            finish.wait(60)
+
+    client = Client(postgres)
+    with psycopg.connect(database, autocommit=True) as gate:
+        gate.execute(SLOW_COMMIT)
+        gate.execute("select pg_advisory_lock(%s)", [LOCK])
+        client.enqueue_many("q", [("slow to commit", None), ("another", None)])
+        queue = worker(postgres, work, concurrency=2, lease=1, heartbeat=0.2)
+        ended = Heard(queue, "completed", "failing", "failed", "stalled")
+        with queue:
+            until(
+                lambda: table.ask(
+                    "select from pg_locks where locktype = 'advisory' and objid = %s and not granted", LOCK
+                )
+            )
+            began = until(lambda: table.ask("select min(locked_until) from pgjq.job where state = 1"))[0][0]
+            until(
+                lambda: table.ask(
+                    "select from pgjq.jobs where id = 'another' and locked_until > %s + interval '2 s'", began
+                )
+            )
+            gate.execute("select pg_advisory_unlock(%s)", [LOCK])
+            finish.set()
+            ended.wait(2)
+        gate.execute("drop function slow_commit cascade")
+    assert [event.name for event in ended.events] == ["completed", "completed"]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Session
 
-COMPLETED = 3
-
 
 class PostgresEffects:
     """An open transaction of a handler's."""
@@ -47,15 +45,15 @@ class PostgresEffects:
             "queue_ids": literals.numbers([queue_id]),
             "seqs": literals.numbers([seq]),
             "leases": literals.numbers([self._lease.number]),
-            "states": literals.numbers([COMPLETED]),
+            "states": None,
             "results": literals.blobs([result]),
-            "errors": literals.texts([None]),
-            "delays": literals.numbers([None]),
+            "errors": None,
+            "delays": None,
         }
-        found = await self._session.fetch("settle", params)
-        if not found:
+        ((_, _, states),) = await self._session.fetch("settle", params)
+        if states is not None and not states:
             raise LeaseLostError(f"the lease of job {self._lease.id!r} is gone; nothing of this block is committed")
-        if found[0][2] != COMPLETED:
+        if states:
             raise JobCancelledError(f"job {self._lease.id!r} was asked to end; nothing of this block is committed")
         self.completed = True
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 5_000
 COPY_FROM: Final = 100
+AWAITED: Final = {"awaited": True}
 
 
 async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, made_ids: bool) -> list[EnqueueResult]:
@@ -31,7 +32,7 @@ async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, m
     if made_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
         await _copy(session, queue, jobs, shared)
         return [EnqueueResult("queued", job.id) for job in jobs]
-    if len(jobs) == 1 and await _call_for_one(session, queue, jobs[0]):
+    if len(jobs) == 1 and await _call_for_one(session, queue, jobs[0]) is not None:
         return [EnqueueResult("queued", jobs[0].id)]
     if len(jobs) <= CHUNK:
         refused = await _call(session, queue, jobs, None)
@@ -50,19 +51,38 @@ def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
     return first if all(job.settings is first for job in jobs) else None
 
 
-async def _call_for_one(session: Session, queue: str, job: Submission) -> bool:
-    """Add one job if its id is free at first sight; a taken one is looked at as a batch of one."""
+async def enqueue_made(session: Session, queue: str, jobs: Sequence[Submission]) -> list[tuple[EnqueueResult, int]]:
+    """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
+    seqs: list[int] = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0][2]
+    await _call(session, queue, jobs, seqs, awaited=True)
+    return [(EnqueueResult("queued", job.id), seq) for job, seq in zip(jobs, seqs, strict=True)]
+
+
+async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
+    """Add one job with the mark that somebody waits for it; return its number, too, if it was added."""
+    seq = await _call_for_one(session, queue, job, awaited=True)
+    if seq is None:
+        # Not free at first sight, and perhaps free at the second: then the job gets a number that is known here.
+        (seq,) = (await session.fetch("reserve", {"queue": queue, "count": 1}))[0][2]
+        refused = await _call(session, queue, [job], [seq], awaited=True)
+        if refused:
+            return refused[0], None
+    return EnqueueResult("queued", job.id), seq
+
+
+async def _call_for_one(session: Session, queue: str, job: Submission, *, awaited: bool = False) -> int | None:
+    """Add one job if its id is free at first sight, and return its number; a taken one is looked at as a batch."""
     params = {
         "queue": queue,
         "id": job.id,
         "payload": f"\\x{job.payload.hex()}",
-        "settings": _written(job.settings),
+        "settings": _written(job.settings, awaited=awaited),
     }
     return (await session.fetch("enqueue_job", params))[0][0]
 
 
 async def _call(
-    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None
+    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None, *, awaited: bool = False
 ) -> dict[int, EnqueueResult]:
     """Call the function; answer for those that were not added, by their index."""
     if not jobs:
@@ -72,7 +92,7 @@ async def _call(
         "queue": queue,
         "ids": literals.texts(job.id for job in jobs),
         "payloads": literals.blobs(job.payload for job in jobs),
-        "common": json.dumps(common),
+        "common": json.dumps(common | AWAITED if awaited else common),
         "own": own,
         "seqs": None if seqs is None else literals.numbers(seqs),
     }
@@ -164,9 +184,9 @@ def _spoken(settings: Settings) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _written(settings: Settings) -> str:
+def _written(settings: Settings, *, awaited: bool = False) -> str:
     """Write settings as text; callers who enqueue one job at a time mostly bring the same ones."""
-    return json.dumps(_spoken(settings))
+    return json.dumps(_spoken(settings) | AWAITED if awaited else _spoken(settings))
 
 
 def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:

@@ -3,11 +3,14 @@
 The office is a session advisory lock on a connection of its own. Rules, and what each failure does:
 
 * To lead is to hold the lock in this very session. Each call to `elect` proves it by asking that session for its
-  locks; a session behind a pooler that changed hands does not have it, and then this candidate does not lead.
+  locks, and for the process that answers: it must be the one that greeted the session. Behind a pooler it is not, the
+  lock would be anybody's, and so nobody leads: that is an `UnsupportedError`, which says what to do.
 * The server ends a session that has said nothing for `ttl` seconds (`idle_session_timeout`), and the lock with it. So a
   leader that is stopped, or cut off without a word, is out of office at the latest `ttl` after its last proof, and a
-  leader that cannot prove its office within that time must stop acting: see the trust window of the reaper.
-* A crash closes the session at once; `resign` closes it in good order.
+  leader that cannot prove its office within that time must stop acting: see the trust window in `pgjq.leader`.
+* A session that the server ends is found out without a question: a goodbye lies in its socket (`leads`).
+* A crash closes the session at once. `resign` unlocks and closes it in good order; if a proof is waiting for a server
+  that does not answer, it shuts the socket, which ends that wait here and the session there.
 
 Leadership saves work. Nothing's correctness depends on it.
 """
@@ -15,15 +18,25 @@ Leadership saves work. Nothing's correctness depends on it.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from pgjq.errors import StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.pool import has_news
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
+
+# Longer than this a server that can be reached does not take to greet.
+CONNECT_SECONDS = 10
+GOODBYE_SECONDS = 2.0
+# The longest that PostgreSQL's settings can hold, 24 days.
+LONGEST_MS = 2**31 - 1
 
 
 class Offices:
@@ -33,50 +46,147 @@ class Offices:
         self._conninfo = conninfo
         self._queries = queries
         self._lock = threading.Lock()
-        self._sessions: dict[tuple[str, str], psycopg.Connection[Any]] = {}
+        self._process = os.getpid()
+        self._inherited: list[object] = []
+        self._offices: dict[tuple[str, str], Office] = {}
 
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
         """Take the office, or prove to hold it."""
-        with self._lock:
-            held = self._sessions.get((role, candidate))
-            if held is not None:
-                if self._asks(held, "leader_prove", role, ttl):
-                    return True
-                self._leave(role, candidate)
-            return self._stand(role, candidate, ttl)
+        return self._office(role, candidate).elect(ttl)
+
+    def leads(self, role: str, candidate: str) -> bool:
+        """Tell whether the office may still be held, as far as its connection knows."""
+        return self._office(role, candidate).may_lead()
 
     def resign(self, role: str, candidate: str) -> None:
         """Leave the office."""
-        with self._lock:
-            self._leave(role, candidate)
+        self._office(role, candidate).leave()
 
     def close(self) -> None:
         """Leave every office."""
+        for role, candidate in list(self._offices):
+            self.resign(role, candidate)
+
+    def _office(self, role: str, candidate: str) -> Office:
         with self._lock:
-            for role, candidate in list(self._sessions):
-                self._leave(role, candidate)
+            if self._process != os.getpid():  # The sessions are the parent's, and must not even be closed here.
+                self._inherited.append(self._offices)
+                self._process, self._offices = os.getpid(), {}
+            return self._offices.setdefault((role, candidate), Office(self._conninfo, self._queries, role))
 
-    def _stand(self, role: str, candidate: str, ttl: float) -> bool:
-        with translated():
-            session = psycopg.connect(
-                self._conninfo, autocommit=True, prepare_threshold=None, application_name=f"pgjq {role}"[:63]
-            )
-        if not self._asks(session, "leader_take", role, ttl):
-            session.close()
+
+class Office:
+    """One candidate's session, if it leads."""
+
+    def __init__(self, conninfo: str, queries: Queries, role: str) -> None:
+        self._conninfo = conninfo
+        self._queries = queries
+        self._role = role
+        self._talking = threading.Lock()
+        self._leaving = False
+        self._doubted = False
+        self._session: psycopg.Connection[Any] | None = None
+
+    def elect(self, ttl: float) -> bool:
+        """Take the office, or prove to hold it; after a proof that failed, stand again."""
+        with self._talking:
+            self._leaving = False
+            holds = self._asks("leader_prove", ttl) or (not self._leaving and self._stand(ttl))
+            self._doubted = not holds
+            return holds
+
+    def may_lead(self) -> bool:
+        """Tell whether there is a session that has not been ended; the server says goodbye before it frees the lock.
+
+        While a proof is on its way, what arrives is its answer. A doubt lasts until the next proof.
+        """
+        session = self._session
+        if session is None or self._doubted:
             return False
-        self._sessions[role, candidate] = session
-        return True
+        if not self._talking.locked():
+            try:
+                self._doubted = has_news(session.fileno())
+            except psycopg.Error:
+                self._doubted = True
+        return not self._doubted
 
-    def _asks(self, session: psycopg.Connection[Any], query: str, role: str, ttl: float) -> bool:
-        key = {"office": self._queries.channel("leader"), "role": role, "ttl": f"{round(ttl * 1000)}ms"}
+    def leave(self) -> None:
+        """Leave the office, whatever the server says or does not say."""
+        if not self._talking.acquire(blocking=False):
+            self._leaving = True
+            self._hang_up()
+            self._talking.acquire()
         try:
-            row = session.execute(self._queries.psycopg(query), key).fetchone()
-        except psycopg.OperationalError:
-            return False
-        return bool(row and row[0])
+            self._unlock()
+            self._close()
+        finally:
+            self._talking.release()
 
-    def _leave(self, role: str, candidate: str) -> None:
-        session = self._sessions.pop((role, candidate), None)
+    def _unlock(self) -> None:
+        """Give the lock back, so that it is free when this returns; a server that does not answer is not waited for."""
+        session = self._session
+        if session is not None and not session.closed:
+            silence = threading.Timer(GOODBYE_SECONDS, self._hang_up)
+            silence.start()
+            with contextlib.suppress(psycopg.Error):
+                session.execute(self._queries.psycopg("leader_leave"), self._key())
+            silence.cancel()
+
+    def _stand(self, ttl: float) -> bool:
+        self._close()
+        with translated():
+            self._session = psycopg.connect(
+                self._conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                application_name=f"pgjq {self._role}"[:63],
+                connect_timeout=max(2, min(CONNECT_SECONDS, round(ttl))),
+                tcp_user_timeout=_milliseconds(ttl),
+            )
+        holds = False
+        try:
+            holds = self._asks("leader_take", ttl)
+        finally:
+            if not holds:
+                self._close()
+        return holds
+
+    def _asks(self, query: str, ttl: float) -> bool:
+        session = self._session
+        if session is None:
+            return False
+        greeted_by = session.info.backend_pid
+        params = self._key() | {"ttl": f"{_milliseconds(ttl)}ms", "greeted_by": greeted_by}
+        try:
+            with translated():
+                row = session.execute(self._queries.psycopg(query), params).fetchone()
+        except StorageUnavailableError:
+            return False
+        answering, holds = row or (greeted_by, False)
+        if answering != greeted_by:
+            message = (
+                f"nobody can lead through this connection: process {greeted_by} greeted it and process {answering} "
+                "answers, so a pooler stands in between; give leaders a direct connection to PostgreSQL"
+            )
+            raise UnsupportedError(message)
+        return holds
+
+    def _key(self) -> dict[str, Any]:
+        return {"office": self._queries.channel("leader"), "role": self._role}
+
+    def _hang_up(self) -> None:
+        """End the wait of whoever talks to the server, from another thread: a closed socket is an answer."""
+        session = self._session
+        if session is not None:
+            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(session.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(psycopg.Error):
                 session.close()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, min(round(seconds * 1000), LONGEST_MS))

@@ -13,27 +13,27 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
 from pgjq.storage.base import Pulse, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
 from pgjq.storage.postgres.enqueue import enqueue
+from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
 from pgjq.storage.postgres.failures import GONE, TRANSIENT
-from pgjq.storage.postgres.listen import EVENTS, WAKE, Listener, Notice, Topic
+from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from pgjq.blocking import Colour
-    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, WorkerInfo
+    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
-    from pgjq.outcome import Outcome
     from pgjq.storage.base import Claimed, Lease, Reaped, Settlement, Subscription
     from pgjq.storage.postgres.leader import Offices
     from pgjq.storage.postgres.pool import Pool
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_ENDED: dict[type[Outcome], State] = {Completed: "completed", Failed: "failed", Cancelled: "cancelled"}
+
 TRIES = 5
-AGAIN = (Failing, Released, Snoozed)
 WORKER_LAPSES = 60.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
@@ -62,6 +63,7 @@ class PostgresOperations:
         self._queries = queries
         self._listener = listener
         self._offices = offices
+        self._questions = Questions(colour, self._fetch, self._repeated)
         self._worker_ids: dict[tuple[str, tuple[str, ...]], int] = {}
 
     async def enqueue(
@@ -69,60 +71,36 @@ class PostgresOperations:
     ) -> list[EnqueueResult]:
         """See `Operations`. On the caller's connection nothing is tried twice: its transaction is the caller's."""
         if connection is None:
-            for _ in range(TRIES):
-                try:
-                    async with self._session() as session:
-                        return await enqueue(session, queue, jobs, made_ids=made_ids)
-                except StorageError as error:
-                    if not isinstance(error.__cause__, TRANSIENT):
-                        raise
-        else:
-            session = adopt(connection, self._colour, self._queries)
-            await self._pool.check()
-            return await enqueue(session, queue, jobs, made_ids=made_ids)
-        message = f"gave up enqueueing after {TRIES} deadlocks"
-        raise StorageError(message)
+            return await self._repeated(lambda session: enqueue(session, queue, jobs, made_ids=made_ids))
+        session = adopt(connection, self._colour, self._queries)
+        await self._pool.check()
+        return await enqueue(session, queue, jobs, made_ids=made_ids)
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
         number = await self._number_of(worker, tuple(queues))
-        await self._fetch("promote")
-        taken: list[Claimed] = []
-        for queue in queues:
-            if len(taken) == limit:
-                break
-            params = _claim_params(queue, number, limit - len(taken), policy)
-            try:
-                taken += [rows.claimed(queue, row) for row in await self._fetch("claim", params)]
-            except StorageError:
-                if not taken:
-                    raise
-                break  # What was claimed is in our hands already; the next claim will meet the error again.
-        return taken
+        params = {
+            "queues": literals.texts(queues),
+            "worker": number,
+            "limit": limit,
+            "lease": policy.lease,
+            "expire": policy.expire,
+            "max_stalled": policy.max_stalled,
+            "requeue_exhausted": policy.reap_exhausted == "requeue",
+        }
+        return rows.claimed(await self._fetch("claim", params), queues)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
         if not settlements:
             return []
-        states = await self._settle(settlements)
-        # A wish to cancel that was committed while the statement ran turns a job that was to be given back into one
-        # that is to be ended, and neither part of the statement takes it. It is there now: the second time one does.
-        missed = [s for s in settlements if isinstance(s.outcome, AGAIN) and _fence(s.lease) not in states]
-        if missed:
-            states |= await self._settle(missed)
-        return [Settled(s.lease, states.get(_fence(s.lease))) for s in settlements]
-
-    async def _settle(self, settlements: Sequence[Settlement]) -> dict[tuple[int, int], Any]:
         ordered = sorted(settlements, key=lambda s: s.lease.key)
-        columns = [_settle_row(s.outcome) for s in ordered]
-        params = _lease_params([s.lease for s in ordered]) | {
-            "states": literals.numbers(c[0] for c in columns),
-            "results": literals.blobs(c[1] for c in columns),
-            "errors": literals.texts(c[2] for c in columns),
-            "delays": literals.numbers(c[3] for c in columns),
-        }
-        found = await self._fetch("settle", params)
-        return {(seq, lease): rows.state_name(state) for seq, lease, state, *_ in found}
+        params = _lease_params([s.lease for s in ordered]) | _outcome_params([s.outcome for s in ordered])
+        ((seqs, leases, states),) = await self._fetch("settle", params)
+        if seqs is None:
+            return [Settled(s.lease, _ENDED[type(s.outcome)]) for s in settlements]
+        found = {(seq, lease): rows.state_name(state) for seq, lease, state in zip(seqs, leases, states, strict=True)}
+        return [Settled(s.lease, found.get(_fence(s.lease))) for s in settlements]
 
     async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
         """See `Operations`."""
@@ -173,7 +151,10 @@ class PostgresOperations:
         return bool(await self._fetch("save_checkpoint", params))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`."""
+        """See `Operations`. Mostly nothing is overdue, and then planning the statement would be all of the work."""
+        due = await self.next_deadline()
+        if due is None or due > 0:
+            return []
         found = await self._fetch("reap", {"limit": limit, "stale_age": float(stale_age)})
         return [rows.reaped(row) for row in found]
 
@@ -246,9 +227,22 @@ class PostgresOperations:
         await self._pool.check()
         return await self._aside(lambda: self._offices.elect(role, candidate, ttl))
 
+    async def leads(self, role: str, candidate: str) -> bool:
+        """See `Operations`."""
+        return self._offices.leads(role, candidate)
+
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
         await self._aside(lambda: self._offices.resign(role, candidate))
+
+    async def expect(self, queue: str, job_id: str) -> PostgresExpectation:
+        """See `Operations`."""
+        await self._pool.check()
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        topic = Topic(ANSWERS, queue, job_id)
+        if self._listener.note(topic, box):
+            await self._aside(lambda: self._listener.tell(topic, box))
+        return PostgresExpectation(topic, box, self._listener, self._questions)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
@@ -256,6 +250,9 @@ class PostgresOperations:
         box: Mailbox[Notice] = _Decoded(self._colour, queue)
         topic = Topic(EVENTS)
         await self._aside(lambda: self._listener.want(topic, box))
+        if self._listener.deaf:
+            self._listener.leave(topic, box)
+            raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
         return MailSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
@@ -294,18 +291,22 @@ class PostgresOperations:
                 return True
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        """Run an operation's statement; a deadlock did nothing, so it is made again."""
+        """Run an operation's statement."""
+        return await self._repeated(lambda session: session.fetch(name, params or {}))
+
+    async def _repeated(self, work: Callable[[Session], Awaitable[R]]) -> R:
+        """Do something with a connection; a deadlock did nothing, so it is done again."""
         for _ in range(TRIES - 1):
             try:
-                return await self._fetch_once(name, params or {})
+                return await self._once(work)
             except StorageError as error:
                 if not isinstance(error.__cause__, TRANSIENT):
                     raise
-        return await self._fetch_once(name, params or {})
+        return await self._once(work)
 
-    async def _fetch_once(self, name: str, params: dict[str, Any]) -> Rows:
+    async def _once(self, work: Callable[[Session], Awaitable[R]]) -> R:
         async with self._session() as session:
-            return await session.fetch(name, params)
+            return await work(session)
 
     @asynccontextmanager
     async def _session(self) -> AsyncGenerator[Session]:
@@ -345,18 +346,6 @@ class _Decoded(Mailbox[Any]):
                 super().put(event)
 
 
-def _claim_params(queue: str, worker: int, limit: int, policy: LeasePolicy) -> dict[str, Any]:
-    return {
-        "queue": queue,
-        "worker": worker,
-        "limit": limit,
-        "lease": policy.lease,
-        "expire": policy.expire,
-        "max_stalled": policy.max_stalled,
-        "requeue_exhausted": policy.reap_exhausted == "requeue",
-    }
-
-
 def _lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
     return {
         "queue_ids": literals.numbers(lease.key[0] for lease in leases),
@@ -370,8 +359,22 @@ def _fence(lease: Lease) -> tuple[int, int]:
     return lease.key[1], lease.number
 
 
-def _settle_row(outcome: Outcome) -> tuple[int, bytes | None, str | None, float | None]:
-    """Return state, result, error and delay as settle.sql wants them."""
+def _outcome_params(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Write outcomes as settle.sql wants them: columns that would hold nothing are left out."""
+    if all(isinstance(outcome, Completed) for outcome in outcomes):
+        results = literals.blobs(outcome.result for outcome in outcomes if isinstance(outcome, Completed))
+        return {"states": None, "results": results, "errors": None, "delays": None}
+    columns = list(zip(*map(_outcome_row, outcomes), strict=True))
+    return {
+        "states": literals.numbers(columns[0]),
+        "results": literals.blobs(columns[1]),
+        "errors": literals.texts(columns[2]),
+        "delays": literals.numbers(columns[3]),
+    }
+
+
+def _outcome_row(outcome: Outcome) -> tuple[int, bytes | None, str | None, float | None]:
+    """Return state, result, error and delay."""
     match outcome:
         case Completed(result):
             return 3, result, None, None

@@ -40,9 +40,9 @@ CONNECTION: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-# The one statement that is made for each job and has no tables to plan for: it is prepared, unless a pooler stands in
+# The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
-PREPARED = frozenset({"enqueue_job"})
+PREPARED = frozenset({"enqueue_job", "answer"})
 
 PATIENCE = 30.0
 # The pool tries to connect less and less often, for minutes; one that gives up soon tries again for the next who asks.
@@ -80,7 +80,7 @@ class Pools:
         self.max_size = max_size
         self.closed = False
         self.prepared: frozenset[str] = frozenset()
-        self._checked = False
+        self.checked = False
         self.blocking = BlockingPool(self)
         self.awaiting = AsyncPool(self)
 
@@ -89,7 +89,7 @@ class Pools:
         if self.closed:
             message = "this storage has been closed"
             raise StorageError(message)
-        if self._checked:
+        if self.checked:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
@@ -98,7 +98,7 @@ class Pools:
         check_version(version)
         # A pooler makes up a process number of its own when it greets a client.
         self.prepared = PREPARED if answering == greeted_by else frozenset()
-        self._checked = True
+        self.checked = True
 
     def close(self) -> None:
         """Close everything, from any thread."""
@@ -166,9 +166,10 @@ class BlockingPool:
     def _opened(self) -> ConnectionPool[Any]:
         if self._process != os.getpid():
             self._leave_to_parent()
+        if self._pool is None:
+            self._pools.check()  # Not under the lock: a server that does not answer must not keep anybody from closing.
         with self._lock:
             if self._pool is None:
-                self._pools.check()
                 self._pool = ConnectionPool(
                     self._pools.conninfo,
                     kwargs=CONNECTION,
@@ -213,7 +214,8 @@ class AsyncPool:
 
     async def check(self) -> None:
         """See whether the database can be used."""
-        await asyncio.to_thread(self._pools.check)
+        if not self._pools.checked or self._pools.closed:
+            await asyncio.to_thread(self._pools.check)
 
     async def close(self) -> None:
         """Close this loop's connections."""

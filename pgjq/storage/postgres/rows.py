@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.job import STATES, Event, JobError, JobStatus, QueueStats, WorkerInfo
 from pgjq.options import PLAIN, JobOptions
-from pgjq.storage.base import Claimed, Lease, Reaped
+from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,14 +36,28 @@ _JOBS = [
     "singleton_key",
     "result",
     "error",
+    "stalled_on",
 ]
 
 
-def claimed(queue: str, row: Sequence[Any]) -> Claimed:
-    """Read a row of claim.sql."""
-    queue_id, seq, lease, job_id, *told, options, _ = row
+def claimed(found: Sequence[Sequence[Any]], queues: Sequence[str]) -> list[Claimed]:
+    """Read the rows of claim.sql, in the order in which the jobs are to run."""
+    order = {queue: place for place, queue in enumerate(queues)}
+    return [_claimed(row) for row in sorted(found, key=lambda row: (order[row[0]], row[4], row[2]))]
+
+
+def _claimed(row: Sequence[Any]) -> Claimed:
+    queue, queue_id, seq, number, _, job_id, payload, attempts, most, created_at, lease, expire, checkpoint, own = row
     return Claimed(
-        Lease(queue, job_id, lease, (queue_id, seq)), *told, options=job_options(options) if options else PLAIN
+        Lease(queue, job_id, number, (queue_id, seq)),
+        payload,
+        attempts,
+        most,
+        created_at,
+        lease,
+        expire,
+        checkpoint,
+        job_options(own) if own else PLAIN,
     )
 
 
@@ -54,8 +68,8 @@ def job_options(stored: dict[str, Any]) -> JobOptions:
 
 def reaped(row: Sequence[Any]) -> Reaped:
     """Read a row of reap.sql."""
-    queue, job_id, count, attempts, action, reason, *_ = row
-    return Reaped(queue, job_id, count, attempts, action, reason)
+    *told, _, _, _ = row
+    return Reaped(*told)
 
 
 def job_status(row: Sequence[Any]) -> JobStatus:
@@ -63,6 +77,7 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     told: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
     del told["seq"], told["queue_id"]
     told["error"] = read_error(told["error"])
+    told["stalled_on"] = tuple(told["stalled_on"])
     return JobStatus(**told)
 
 
@@ -82,6 +97,12 @@ def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
         total=deferred + ready + processing + failing + completed + failed + cancelled,
         oldest_ready_age=age,
     )
+
+
+def answer(row: Sequence[Any]) -> Answer:
+    """Read a row of answer.sql."""
+    _, state, attempts, max_attempts, result, error, expired = row
+    return Answer(state_name(state), attempts, max_attempts, result, read_error(error), expired)
 
 
 def worker_info(row: Sequence[Any]) -> WorkerInfo:

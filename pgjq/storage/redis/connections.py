@@ -12,6 +12,7 @@ from pgjq.storage.redis.pool import AsyncPool, BlockingPool
 from pgjq.storage.redis.wire import ClientWire, Gate, ThreadedWire
 
 if TYPE_CHECKING:
+    from pgjq.storage.redis.listen import Subjects
     from pgjq.storage.redis.wire import Wire
 
 
@@ -42,7 +43,7 @@ class Connections(Protocol):
         """Make a blocking wire that nobody else uses."""
         ...
 
-    def listener(self, channel: str, *, stays: bool) -> Listener:
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
         ...
 
@@ -71,9 +72,9 @@ class OwnConnections:
         """Make a pool of its own."""
         return BlockingPool(self._gate, self._address)
 
-    def listener(self, channel: str, *, stays: bool) -> Listener:
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
-        return Listener(self._address.client(), channel, stays=stays)
+        return Listener(self._address.client(), channel, subjects, stays=stays)
 
     def close(self) -> None:
         """Close everything."""
@@ -106,9 +107,9 @@ class GivenConnections:
         """Use the client: it makes connections as they are needed."""
         return self.blocking
 
-    def listener(self, channel: str, *, stays: bool) -> Listener:
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
-        return Listener(self._client, channel, stays=stays)
+        return Listener(self._client, channel, subjects, stays=stays)
 
     def close(self) -> None:
         """Use the client no more."""

@@ -20,25 +20,35 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 
 
-def arguments(jobs: Sequence[Submission], *, made_ids: bool) -> list[bytes]:
+def arguments(jobs: Sequence[Submission], *, made_ids: bool, awaited: bool = False) -> list[bytes]:
     """Write jobs: what is text goes into one JSON, payloads may be any bytes."""
     if len(jobs) > MOST:
         raise ValidationError(f"RedisStorage takes up to {MOST:,} jobs in one call, not {len(jobs):,}: make several")
     settings, which = _spread(jobs)
-    request = {"ids": [job.id for job in jobs], "settings": settings, "which": which, "made": made_ids}
+    request = {
+        "ids": [job.id for job in jobs],
+        "settings": settings,
+        "which": which,
+        "made": made_ids,
+        "awaited": awaited,
+    }
     return [rows.write(request), *(job.payload for job in jobs)]
 
 
 def answers(jobs: Sequence[Submission], reply: Sequence[Any]) -> list[EnqueueResult]:
     """Read the answer, which tells of those jobs alone that were not added."""
-    refused: bytes = reply[0]
-    found: Sequence[Any] = reply[1:]
     results = [EnqueueResult("queued", job.id) for job in jobs]
-    told: list[tuple[int, Any, Any]] = json.loads(refused)
-    for (index, status, state), result in zip(told, found, strict=True):
+    refused: list[tuple[int, Any, Any, str]] = json.loads(reply[0])[1]
+    for (index, status, state, _), result in zip(refused, reply[1:], strict=True):
         value = None if result is None else result[1:]
         results[index] = EnqueueResult(status, jobs[index].id, state, value)
     return results
+
+
+def number(reply: Sequence[Any]) -> str:
+    """Read from the answer for one job which number it has, be it new or found."""
+    first, refused = json.loads(reply[0])
+    return refused[0][3] if refused else first
 
 
 def _spread(jobs: Sequence[Submission]) -> tuple[list[list[Any]], list[int] | None]:

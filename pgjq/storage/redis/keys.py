@@ -48,6 +48,7 @@ class Keys:
         self.workers = (f"{common}:workers", f"{common}:seen", self.queues)
         self.events = f"{common}:events"
         self.wake = f"{common}:wake"
+        self.answers = f"{common}:answers"
         self._office = f"{common}:leader:"
         self.of_queue = functools.lru_cache(_CACHED)(self._of_queue)
 

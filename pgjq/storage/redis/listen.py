@@ -1,15 +1,16 @@
 """One listening connection for each channel that somebody in this process wants to hear.
 
-There are two channels: `wake` says which queue may have work for those who sleep, `events` tells of every job's life.
+There are three channels: `wake` says which queue may have work for those who sleep, `answers` which of the jobs that
+somebody waits for have ended, `events` tells of every job's life.
 Rules of the protocol
 * `want` returns when the server has confirmed the subscription: what is published from then on is heard. The wake
-  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps. Events are left when nobody has wanted
-  them for a while, because writers look whether anybody listens; not at once, because whoever waits for one answer
-  after the other would connect for each.
+  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps. The others are left when nobody has wanted
+  them for a while, because writers of events look whether anybody listens; not at once, because whoever waits for one
+  answer after the other would connect for each.
 * A thread waits on the socket and hands messages to mailboxes. After a silence it asks the server for a sign of life,
   because a connection that is only listened to can be dead for hours.
 * After a loss it connects and subscribes again, and puts `RESYNC` into every mailbox: what was published in between was
-  not heard, so everyone looks for themselves.
+  not heard, so everyone looks for themselves. So they do after a message that nobody can read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from pgjq.errors import StorageError
 from pgjq.storage.redis.failures import translated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pgjq.storage.mailbox import Mailbox
+
+    Subjects = Callable[[bytes], Iterable["Subject"]]
 
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
@@ -34,44 +39,59 @@ LINGER_SECONDS: Final = 10.0
 RESYNC: Final = None
 
 Notice = bytes | None
-EVERYTHING: Final = b""
+Subject = bytes | tuple[str, str]
 
 
 class Listener:
-    """A channel's connection, its thread, and who wants to hear what: one subject, or everything on the channel."""
+    """A channel's connection, its thread, and who wants to hear of which subject.
 
-    def __init__(self, client: Any, channel: str, *, stays: bool) -> None:
+    `subjects` reads from a message what it is about.
+    """
+
+    def __init__(self, client: Any, channel: str, subjects: Subjects, *, stays: bool) -> None:
         self._client = client
         self._channel = channel
+        self._subjects = subjects
         self._stays = stays
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # for what is in memory, and never held while the server is asked
+        self._starting = threading.Lock()
         self._closing = threading.Event()
-        self._wants: dict[bytes, list[Mailbox[Notice]]] = {}
+        self._wants: dict[Subject, list[Mailbox[Notice]]] = {}
         self._left_at = 0.0
         self._pubsub: Any = None
         self._thread: threading.Thread | None = None
 
-    def want(self, subject: bytes, box: Mailbox[Notice]) -> None:
+    def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """Have messages put into a mailbox from now on; without a connection, wait for one."""
         if self._process != os.getpid():
             self._begin()  # In a forked child the connection and the thread are the parent's.
         with self._lock:
-            if self._closing.is_set():
-                message = "this storage has been closed"
-                raise StorageError(message)
-            if self._thread is None:
-                self._start()
+            self._check()
+            if box.closed:
+                return  # Whoever wanted this has gone in the meantime.
             self._wants.setdefault(subject, []).append(box)
+        try:
+            with self._starting:
+                if self._thread is None:
+                    self._start()
+        except BaseException:
+            self.leave(subject, box)
+            raise
+
+    def _check(self) -> None:
+        if self._closing.is_set():
+            message = "this storage has been closed"
+            raise StorageError(message)
 
     def is_ready(self) -> bool:
         """Tell whether `want` would return at once."""
         return self._thread is not None and self._process == os.getpid()
 
-    def leave(self, subject: bytes, box: Mailbox[Notice]) -> None:
+    def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """Stop putting messages into a mailbox. The thread stops listening when that was long ago, and the last one."""
         with self._lock:
             boxes = self._wants.get(subject, [])
@@ -97,9 +117,14 @@ class Listener:
     def _start(self) -> None:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
         with translated():
-            self._pubsub = self._subscribed()
-        self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
-        self._thread.start()
+            pubsub = self._subscribed()
+        with self._lock:
+            if self._closing.is_set():
+                self._drop(pubsub)
+            self._check()
+            self._pubsub = pubsub
+            self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
+            self._thread.start()
 
     def _subscribed(self) -> Any:
         """Connect and subscribe, and wait until the server says so."""
@@ -168,9 +193,12 @@ class Listener:
             return True
 
     def _deliver(self, data: bytes) -> None:
-        for subject in (data, EVERYTHING):
-            for box in tuple(self._wants.get(subject, ())):
-                box.put(data)
+        try:
+            for subject in self._subjects(data):
+                for box in tuple(self._wants.get(subject, ())):
+                    box.put(data)
+        except (ValueError, TypeError, LookupError):
+            self._resync()
 
     def _drop(self, pubsub: Any) -> None:
         if pubsub is not None:

@@ -18,9 +18,10 @@ from pgjq.errors import StorageError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.storage.base import Pulse, Reaped, Settled
+from pgjq.storage.base import Pulse, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.redis import enqueue, rows
+from pgjq.storage.redis.expectation import RedisExpectation
 from pgjq.storage.redis.scripts import script
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
-    from pgjq.storage.base import Claimed, Effects, Lease, Settlement, Subscription
-    from pgjq.storage.redis.listen import Listener, Notice
+    from pgjq.storage.base import Claimed, Effects, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.redis.listen import Listener, Notice, Subject
     from pgjq.storage.redis.storage import Shared
     from pgjq.storage.redis.wire import Wire, Word
 
@@ -41,8 +42,8 @@ R = TypeVar("R")
 
 WORKER_LAPSES: Final = 60 * rows.SECOND
 LOOKS: Final = 1000
+LONGEST_MS: Final = 10**14
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
-EVERYTHING: Final = b""
 
 
 class RedisOperations:
@@ -64,10 +65,12 @@ class RedisOperations:
             )
         if not jobs:
             return []
-        arguments = enqueue.arguments(jobs, made_ids=made_ids)
+        return enqueue.answers(jobs, await self._enqueue(queue, enqueue.arguments(jobs, made_ids=made_ids)))
+
+    async def _enqueue(self, queue: str, arguments: Sequence[bytes]) -> Sequence[Any]:
         while (reply := await self._run("enqueue", queue, *arguments)) is None:
             await self._list(queue)
-        return enqueue.answers(jobs, reply)
+        return reply
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
@@ -133,8 +136,8 @@ class RedisOperations:
         taken: list[tuple[int, int, Reaped]] = []
         for queue, count in Counter(queue for *_, queue in sorted(late)[:limit]).items():
             own = request | {"limit": count, "seed": random.randrange(2**31)}  # noqa: S311
-            found = json.loads(await self._run("reap", queue, rows.write(own)))
-            taken += [(int(at), int(seq), Reaped(queue, *row)) for at, seq, *row in found]
+            rows_found, *payloads = await self._run("reap", queue, rows.write(own))
+            taken += rows.reaped(queue, rows_found, payloads)
         return [reaped for *_, reaped in sorted(taken, key=lambda known: known[:2])]
 
     async def next_deadline(self) -> float | None:
@@ -222,19 +225,37 @@ class RedisOperations:
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`: SET NX PX, and a renewal that looks at the owner first."""
-        args = (candidate, max(1, round(ttl * 1000)))
-        return bool(await self._wire.execute(script("elect"), (self._keys.office(role),), args))
+        args = (candidate, max(1, min(round(ttl * 1000), LONGEST_MS)))
+        elected = self._shared.elected
+        leads = False
+        try:
+            leads = bool(await self._wire.execute(script("elect"), (self._keys.office(role),), args))
+        finally:
+            (elected.add if leads else elected.discard)((role, candidate))
+        return leads
+
+    async def leads(self, role: str, candidate: str) -> bool:
+        """See `Operations`. An office hangs on nothing but time, which is the candidate's to watch."""
+        return (role, candidate) in self._shared.elected
 
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
+        self._shared.elected.discard((role, candidate))
         await self._wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         box: Mailbox[Notice] = _Decoded(self._colour, queue)
         listener = self._shared.events
-        await self._want(listener, EVERYTHING, box)
-        return MailSubscription(box, lambda: listener.leave(EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+        await self._want(listener, rows.EVERYTHING, box)
+        return MailSubscription(box, lambda: listener.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+
+    async def expect(self, queue: str, job_id: str) -> RedisExpectation:
+        """See `Operations`."""
+        job = queue, job_id
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        await self._want(self._shared.answers, job, box)
+        return RedisExpectation(job, box, self._shared, self._enqueue, self._run)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`: listen first, then look, then sleep."""
@@ -263,17 +284,25 @@ class RedisOperations:
             if await box.take(min(left, poll, left if due is None else due)):
                 return True
 
-    async def _want(self, listener: Listener, subject: bytes, box: Mailbox[Notice]) -> None:
+    async def _want(self, listener: Listener, subject: Subject, box: Mailbox[Notice]) -> None:
         """Listen; where that has to connect first, in the async colour on a thread."""
         if self._colour == "blocking" or listener.is_ready():
             listener.want(subject, box)
-        else:
+            return
+        try:
             await asyncio.to_thread(listener.want, subject, box)
+        except BaseException:
+            box.close()  # A thread that is about to note it sees that nobody wants it any more.
+            listener.leave(subject, box)
+            raise
 
     async def _run(self, name: str, queue: str, request: bytes = b"[]", *blobs: bytes) -> Any:
         """Run a queue's script."""
         keys, shared = self._keys, self._shared
-        words: tuple[Word, ...] = (shared.clock(), queue, keys.events, keys.wake, shared.unseen, request, *blobs)
+        words: tuple[Word, ...] = (
+            *(shared.clock(), queue, keys.events, keys.wake, keys.answers, shared.unseen),
+            *(request, *blobs),
+        )
         return await self._wire.execute(script(name), keys.of_queue(queue), words)
 
     async def _list(self, queue: str) -> None:

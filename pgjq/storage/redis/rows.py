@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.job import Event, JobError, JobStatus, QueueStats, WorkerInfo
 from pgjq.options import PLAIN, JobOptions
-from pgjq.storage.base import Claimed, Lease
+from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _OPTIONS: Final = {field.name for field in fields(JobOptions)}
 SECOND: Final = 1_000_000
+# What every message of the events' channel is about; those of the others are about queues, or jobs.
+EVERYTHING: Final = b""
 
 
 def moment(micros: str | float | None) -> datetime | None:
@@ -68,9 +70,9 @@ def statuses(queue: str, rows: bytes, outcomes: Sequence[bytes | None]) -> list[
 
 
 def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobStatus:
-    (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key) = row
+    (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key, stalled_on) = row
     run_at, started_at, finished_at, locked_until = map(moment, times)
-    is_error = outcome is not None and outcome.startswith(b"e")
+    result, error = _outcome(outcome)
     return JobStatus(
         id=job_id,
         queue=queue,
@@ -78,8 +80,8 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
         created_at=_EPOCH + timedelta(microseconds=int(created)),
         attempts=attempts,
         max_attempts=max_attempts,
-        result=None if outcome is None or is_error else outcome[1:],
-        error=JobError(**json.loads(outcome[1:])) if outcome is not None and is_error else None,
+        result=result,
+        error=error,
         priority=priority,
         run_at=run_at,
         started_at=started_at,
@@ -89,7 +91,36 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
         lease=lease,
         stalled=stalled,
         singleton_key=key or None,
+        stalled_on=tuple(stalled_on),
     )
+
+
+def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
+    """Read what is kept of how a job ended, or last failed: a result, or an error."""
+    if stored is None:
+        return None, None
+    return (None, JobError(**json.loads(stored[1:]))) if stored.startswith(b"e") else (stored[1:], None)
+
+
+def answer(facts: bytes, outcome: bytes | None) -> Answer:
+    """Read how a job stands from answer.lua."""
+    state, attempts, max_attempts, expired = json.loads(facts)
+    return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
+
+
+def answered(notice: bytes) -> list[tuple[str, str]]:
+    """Read a message of the answers' channel: the jobs that have ended, by their queue and their ids."""
+    queue, ids = json.loads(notice)
+    return [(queue, job_id) for job_id in ids]
+
+
+def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[int, int, Reaped]]:
+    """Read the jobs of reap.lua, each with its deadline and number; payloads are there of those that failed."""
+    left = iter(payloads)
+    return [
+        (int(at), int(seq), Reaped(queue, *row, payload=next(left) if row[4] == "failed" else None))
+        for at, seq, *row in json.loads(found)
+    ]
 
 
 def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgjq.errors import MissingExtraError, ValidationError
 from pgjq.options import whole
 from pgjq.storage.base import Operations, Promises
+from pgjq.storage.redis import rows
 from pgjq.storage.redis.keys import Keys
 from pgjq.storage.redis.operations import RedisOperations
 
@@ -30,10 +31,12 @@ class Shared:
 
     keys: Keys
     wakes: Listener
+    answers: Listener
     events: Listener
     unseen: str
     frozen: int | None = None
     workers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def clock(self) -> str:
         """Tell a script what time it is: nothing, for it knows."""
@@ -66,8 +69,9 @@ class RedisStorage:
         self._connections = connections = _connect(_url(url, host, port), client)
         self.shared = Shared(
             keys,
-            connections.listener(keys.wake, stays=True),
-            connections.listener(keys.events, stays=False),
+            connections.listener(keys.wake, lambda queue: [queue], stays=True),
+            connections.listener(keys.answers, rows.answered, stays=False),
+            connections.listener(keys.events, lambda _: [rows.EVERYTHING], stays=False),
             connections.unseen,
         )
         self._blocking = RedisOperations("blocking", connections.blocking, self.shared)
@@ -85,8 +89,8 @@ class RedisStorage:
         """Close every connection of ours, end every wait. Closing twice is fine."""
         if not self._connections.closed:
             self._connections.close()
-            self.shared.wakes.close()
-            self.shared.events.close()
+            for listener in (self.shared.wakes, self.shared.answers, self.shared.events):
+                listener.close()
 
 
 def _connect(url: str, client: Any) -> Connections:

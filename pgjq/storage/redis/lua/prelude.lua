@@ -12,9 +12,9 @@ local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAIL
     PRUNABLE = unpack(KEYS)
 local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
 
-local QUEUE, EVENTS, WAKE, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local request = cjson.decode(ARGV[6])
-local BLOBS = 6
+local QUEUE, EVENTS, WAKE, ANSWERS, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local request = cjson.decode(ARGV[7])
+local BLOBS = 7
 local CHUNK = 4000
 
 local time = redis.call('TIME')
@@ -23,8 +23,9 @@ local NOW = ARGV[1] == '' and REAL or tonumber(ARGV[1])
 
 -- A job's record is an array; `false` stands for "none".
 local ID, STATE, PRIORITY, MAX_ATTEMPTS, RESULT_TTL, SINGLETON, OPTIONS, RETENTION, KEEP, CREATED, RUN_AT, ATTEMPTS,
-    LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE =
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23
+    LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE, AWAITED,
+    STALLED_ON, SUPERSEDED =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26
 
 local function some(value)
     if value == cjson.null or value == nil then
@@ -45,7 +46,7 @@ end
 -- What is to change: for each key the words of a command that removes from it, and of one that adds to it afterwards;
 -- jobs at hand, and which of them changed; how many more or fewer are in a state.
 local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
-local events, placed = {}, false
+local events, answered, placed = {}, {}, false
 
 local function words_of(noted, key)
     local words = noted[key]
@@ -125,7 +126,21 @@ local function tell(name, job, count, action, reason)
     end
 end
 
--- Write what was noted, and say what happened: to subscribers, and, if there may be work now, to workers that sleep.
+-- Those who wait for a job are told when it has ended, or is gone; of other jobs nobody is told.
+local function answer(job)
+    if job[AWAITED] then
+        answered[#answered + 1] = job[ID]
+    end
+end
+
+local function publish(channel, told, message)
+    for first = 1, #told, 500 do
+        redis.call('PUBLISH', channel, message({unpack(told, first, math.min(first + 499, #told))}))
+    end
+end
+
+-- Write what was noted, and say what happened: to subscribers, to those who wait for an answer, and, if there may be work
+-- now, to workers that sleep.
 local function done()
     for seq in pairs(changed) do
         add(JOBS, seq, cmsgpack.pack(jobs[seq]))
@@ -140,10 +155,8 @@ local function done()
     for state, count in pairs(counts) do
         redis.call('HINCRBY', META, state, count)
     end
-    for first = 1, #events, 500 do
-        local part = {unpack(events, first, math.min(first + 499, #events))}
-        redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = part}))
-    end
+    publish(EVENTS, events, function(part) return cjson.encode({queue = QUEUE, at = text(NOW), events = part}) end)
+    publish(ANSWERS, answered, function(part) return cjson.encode({QUEUE, part}) end)
     if placed and redis.call('HDEL', META, 'asleep') == 1 then
         redis.call('PUBLISH', WAKE, QUEUE)
     end
@@ -194,6 +207,7 @@ local function finish(seq, job, state, outcome)
     leave(seq, job)
     job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
     changed[seq] = true
+    answer(job)
     counts[state] = (counts[state] or 0) + 1
     local expires_at = NOW + job[RESULT_TTL]
     if outcome then
@@ -212,17 +226,35 @@ local function finish(seq, job, state, outcome)
     end
 end
 
--- Forget a job, and its id.
+-- Forget a job, and its id, unless that is another job's by now.
 local function drop(seq, job)
-    leave(seq, job)
+    if not job[SUPERSEDED] then
+        leave(seq, job)
+        remove(IDS, job[ID])
+    end
+    answer(job)
     jobs[seq], changed[seq] = false, nil
-    remove(IDS, job[ID])
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
         remove(key, seq)
     end
     for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
         remove(key, seq)
     end
+end
+
+-- Leave the id of a job that has ended to another one. Whoever waits for the old one may still ask, for as long as a
+-- result lasts, how that ended; nobody else finds it.
+local function supersede(seq, job)
+    if not job[AWAITED] then
+        drop(seq, job)
+        return
+    end
+    leave(seq, job)
+    job[SUPERSEDED], changed[seq] = true, true
+    for _, key in ipairs({PAYLOADS, CHECKPOINTS, ORDER}) do
+        remove(key, seq)
+    end
+    add(PRUNABLE, NOW + job[RESULT_TTL], seq)
 end
 
 -- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
@@ -256,7 +288,7 @@ local function row_of(seq, job)
     return {
         seq, job[ID], job[STATE], text(job[CREATED]), job[ATTEMPTS], job[MAX_ATTEMPTS], job[PRIORITY],
         ended and cjson.null or text(job[RUN_AT]), text(job[STARTED]), text(job[FINISHED]), text(locked_until),
-        job[WORKER], job[LEASE], job[STALLED], job[SINGLETON]
+        job[WORKER], job[LEASE], job[STALLED], job[SINGLETON], job[STALLED_ON] or {}
     }
 end
 

@@ -1,10 +1,12 @@
--- Reap: take back up to `limit` jobs whose deadline has passed, the most overdue first.
+-- Reap: take back up to `limit` jobs whose deadline has passed, the most overdue first. The payloads of those that have
+-- failed follow the answer.
 --
 -- Guarantees
 --   * Safe for any number of callers: a script is alone on the server while it runs.
 --   * Found through the jobs' own deadlines, never through a list of workers.
 --   * The decision is that of pgjq.lease.judge: a wish to cancel first, then the stall is counted, and over max_stalled,
 --     or without attempts left, the job has failed; else it runs again after its retry delay (pgjq.retry.retry_delay).
+--   * Which workers a job stalled on is written down, the last twenty, and why it stalled last.
 --   * A full server does not refuse it.
 insist()
 math.randomseed(request.seed)
@@ -31,25 +33,41 @@ local function judge(job)
     return 'recovered'
 end
 
+-- The words are those of pgjq.lease.explain.
+local function note_stall(job, expired)
+    local on = job[STALLED_ON] or {}
+    on[#on + 1] = job[WORKER]
+    if #on > 20 then
+        table.remove(on, 1)
+    end
+    job[STALLED], job[STALLED_ON] = job[STALLED] + 1, on
+    local what = expired and 'the attempt took too long' or 'its worker went silent'
+    local message = what .. ' (worker ' .. job[WORKER] .. ')'
+    return 'e' .. cjson.encode({type = 'Stalled', message = message, traceback = cjson.null})
+end
+
+local failed = {}
+
 local function take_back(seq, job)
     local action = judge(job)
     local expired = job[EXPIRE_AT] and job[EXPIRE_AT] <= NOW
-    local reason = expired and 'expired' or 'lease'
-    if action ~= 'cancelled' then
-        job[STALLED] = job[STALLED] + 1
-    end
+    local reason, worker = expired and 'expired' or 'lease', job[WORKER]
+    local error = action ~= 'cancelled' and note_stall(job, expired)
     tell('stalled', job, job[STALLED], action, reason)
     if action == 'recovered' then
+        add(OUTCOMES, seq, error)
         give_back(seq, job, 'failing', retry_delay(job))
-    elseif action == 'failed' then
-        local what = expired and 'the attempt took too long' or 'its worker went silent'
-        local message = what .. ' (worker ' .. job[WORKER] .. ')'
-        finish(seq, job, action, 'e' .. cjson.encode({type = 'Stalled', message = message, traceback = cjson.null}))
     else
-        finish(seq, job, action)
+        finish(seq, job, action, error)
+    end
+    if action == 'failed' then
+        failed[#failed + 1] = seq
     end
     tell(job[STATE], job)
-    return {redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], action, reason}
+    return {
+        redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action, reason,
+        worker
+    }
 end
 
 local rows = {}
@@ -57,4 +75,6 @@ for _, seq in ipairs(overdue()) do
     rows[#rows + 1] = take_back(seq, jobs[seq])
 end
 done()
-return cjson.encode(rows)
+local reply = send('HMGET', PAYLOADS, failed)
+table.insert(reply, 1, cjson.encode(rows))
+return reply

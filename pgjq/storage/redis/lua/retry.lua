@@ -12,7 +12,7 @@ if job[STATE] == 'failed' or job[STATE] == 'cancelled' then
     remove(EXPIRING, seq)
     remove(PRUNABLE, seq)
     job[STATE], job[ATTEMPTS], job[STALLED], job[FINISHED] = 'queued', 0, 0, false
-    job[CANCEL], job[STARTED], job[WORKER] = false, false, false
+    job[CANCEL], job[STARTED], job[WORKER], job[STALLED_ON] = false, false, false, false
     place(seq, job, NOW)
     tell('queued', job)
     done()

@@ -1,0 +1,170 @@
+"""What happens anywhere, as an iterator, and as callbacks.
+
+A feed hears what happens after it was opened. It holds a bounded number of events that nobody has taken yet; beyond
+that the oldest go, and `dropped` counts them. What happens while the connection to the storage is lost is not heard
+and not counted. Events say what happened to which job, and not with what result: who wants it reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+
+from pgjq.blocking import drive
+from pgjq.errors import PgjqError, StorageError, ValidationError
+from pgjq.events import Bus, BusName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from pgjq.job import Event
+    from pgjq.storage.base import Subscription
+
+# Waiting ends when something happens, or when the storage or the feed is closed; this is only how often it is begun.
+LONG = 3600.0
+
+
+class _Feed:
+    """What both colours hold."""
+
+    def __init__(self) -> None:
+        self._subscription: Subscription | None = None
+        self._taken: deque[Event] = deque()
+        self._closed = False
+
+    @property
+    def dropped(self) -> int:
+        """How many events were lost because nobody took them in time."""
+        return 0 if self._subscription is None else self._subscription.dropped
+
+    async def _next(self, subscription: Subscription) -> Event | None:
+        """Wait for an event; None when the feed was closed."""
+        while not self._taken and not self._closed:
+            try:
+                self._taken.extend(await subscription.next(LONG))
+            except StorageError:
+                if not self._closed:
+                    raise
+        return None if self._closed else self._taken.popleft()
+
+    async def _close(self) -> None:
+        self._closed = True
+        if self._subscription is not None:
+            await self._subscription.close()
+
+
+class Feed(_Feed):
+    """A blocking iterator of events, open from the beginning; close it, or use it in a `with`."""
+
+    def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
+        super().__init__()
+        self._opened = self._subscription = drive(opening)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = drive(self._next(self._opened))
+        if event is None:
+            raise StopIteration
+        return event
+
+    def close(self) -> None:
+        """Stop listening, from any thread; whoever waits for the next event is done."""
+        drive(self._close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class AsyncFeed(_Feed):
+    """An async iterator of events. It opens by itself; `async with` and `await` return when it is open."""
+
+    def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
+        super().__init__()
+        self.opening = asyncio.get_running_loop().create_task(opening, name="pgjq feed")
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        await self._open()
+        event = None if self._subscription is None else await self._next(self._subscription)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def close(self) -> None:
+        """Stop listening; whoever waits for the next event is done. A feed that could not open is closed."""
+        await asyncio.wait([self.opening])
+        if not self.opening.cancelled() and self.opening.exception() is None:
+            self._subscription = self.opening.result()
+        await self._close()
+
+    async def __aenter__(self) -> Self:
+        return await self._open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _open(self) -> Self:
+        self._subscription = await asyncio.shield(self.opening)
+        return self
+
+
+class Ears:
+    """Callbacks that are called with what happens anywhere, from a thread of their own or from the event loop."""
+
+    def __init__(self, feed: Feed | AsyncFeed) -> None:
+        self.bus = Bus()
+        self._feed = feed
+        self._dropped = 0
+        self._task: asyncio.Task[None] | None = None
+        if isinstance(feed, Feed):
+            threading.Thread(target=self._listen, args=(feed,), name="pgjq events", daemon=True).start()
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._listen_async(feed), name="pgjq events")
+
+    def on(self, name: BusName, callback: Callable[[Any], Any]) -> None:
+        """Have a callback called."""
+        if isinstance(self._feed, Feed) and inspect.iscoroutinefunction(callback):
+            raise ValidationError("a coroutine function needs an event loop: use AsyncClient, or a plain function")
+        self.bus.on(name, callback)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if isinstance(self._feed, Feed):
+            self._feed.close()
+        elif self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._feed.close()
+
+    def _listen(self, feed: Feed) -> None:
+        try:
+            for event in feed:
+                self._tell(event)
+        except PgjqError as error:
+            self.bus.error(error, "listening to events ended")
+
+    async def _listen_async(self, feed: AsyncFeed) -> None:
+        try:
+            async for event in feed:
+                self._tell(event)
+        except PgjqError as error:
+            self.bus.error(error, "listening to events ended")
+
+    def _tell(self, event: Event) -> None:
+        self.bus.tell(event)
+        if (dropped := self._feed.dropped) > self._dropped:
+            lost, self._dropped = dropped - self._dropped, dropped
+            self.bus.error(PgjqError(f"{lost} events were dropped: callbacks are slower than events"), "listening")

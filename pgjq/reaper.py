@@ -1,0 +1,203 @@
+"""The reaper that stands alone, or beside a worker: it takes stalled jobs back when they stall.
+
+Rules
+* At the start, and whenever it comes to lead, it takes back everything that is overdue. From then on it sleeps until
+  the next deadline of any job, but never longer than `LOOK`: a job that is claimed while it sleeps may have a shorter
+  lease than all others. So a stall is noticed within `LOOK` of its deadline. A look reads the first entry of one index.
+  (Hearing of every claim instead would make every claim notify, for the sake of those that stall.)
+* Every `reap_interval` it sweeps whatever the deadlines say, as a floor; 0 does without that.
+* Any number of reapers may act at once, beside those in the workers: each job is taken by one. With `LeaderElection`
+  only the leader acts, and only while it can prove that it leads (`pgjq.worker.leader`).
+* What is wrong with the storage is told as `error`; it tries again after a pause.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pgjq.blocking import drive
+from pgjq.errors import PgjqError, UnsupportedError, ValidationError
+from pgjq.events import Bus
+from pgjq.ids import process_name
+from pgjq.job import Event
+from pgjq.lease import LeasePolicy, visible_for
+from pgjq.options import seconds
+from pgjq.serde import JsonSerde
+from pgjq.worker.leader import LeaderElection, Leadership
+from pgjq.worker.loops import Loop
+from pgjq.worker.reaper import stalled, sweep
+from pgjq.worker.service import Runnable
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from pgjq.job import LeadershipName
+    from pgjq.serde import Serde
+    from pgjq.storage.base import Operations, Storage
+
+ReaperEvent = Literal["stalled", "error", "leadership_acquired", "leadership_lost"]
+NAMES = ("stalled", "error", "leadership_acquired", "leadership_lost")
+ROLE = "reaper"
+LOOK = 0.2
+ASLEEP = 3600.0
+GOODBYE_SECONDS = 2.0
+
+
+class Reaper(Runnable):
+    """Takes stalled jobs of every queue back, on threads of its own.
+
+    Of its `lease_policy` a reaper goes by `stale_age` and `reap_interval`; what stalls a job, and what becomes of it,
+    was recorded when it was claimed, so a reaper cannot disagree with a worker. `visibility_timeout=t` is short for the
+    policy that queues make of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        visibility_timeout: float | timedelta | None = None,
+        lease_policy: LeasePolicy | None = None,
+        payload_serde: Serde | None = None,
+        logger: logging.Logger | None = None,
+        leader_election: LeaderElection | None = None,
+    ) -> None:
+        self.reaper_id = f"reaper-{process_name()}"
+        self.storage = storage
+        self.lease_policy = _policy(visibility_timeout, lease_policy)
+        self.payload_serde: Serde = payload_serde or JsonSerde()
+        self.leader_election = leader_election or LeaderElection()
+        self._bus = Bus(logger, NAMES)
+        self._running: _Running | None = None
+        if self.leader_election.enabled and not storage.promises.leader_election:
+            raise UnsupportedError(
+                f"{type(storage).__name__} has no leaders; use LeaderElection(enabled=False), or another storage"
+            )
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this reaper acts now: without an election while it runs, else while it can prove that it leads."""
+        return self._running is not None and self._running.is_active
+
+    def on(self, event: ReaperEvent, callback: Callable[..., Any]) -> None:
+        """Have a function called, on a thread of this reaper's, with what happens.
+
+        `stalled` and the two of leadership get an `Event`, `error` gets the exception. Those of leadership have the
+        reaper's id as their `id`; their callback may do without an argument.
+        """
+        if inspect.iscoroutinefunction(callback):
+            raise ValidationError("a reaper calls plain functions: it has no event loop")
+        self._bus.on(event, callback if event in ("stalled", "error") else _with_or_without(callback))
+
+    def start(self) -> None:
+        """Begin to take jobs back, or to run for leader."""
+        if self._running is not None:
+            raise PgjqError("this reaper has been started already")
+        self._running = _Running(self, self._bus)
+        self._running.start()
+
+    def stop(self) -> None:
+        """Stop at once: whoever runs for leader may lead now."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+
+class _Running:
+    """A reaper between its start and its stop."""
+
+    def __init__(self, reaper: Reaper, bus: Bus) -> None:
+        self._id = reaper.reaper_id
+        self._policy = reaper.lease_policy
+        self._serde = reaper.payload_serde
+        self._bus = bus
+        self._ops: Operations = reaper.storage.reserved()
+        self._stopped = False
+        self._swept = 0.0
+        self._loop = Loop("pgjq reaper", self._step, self._reporter("reaping"), end=lambda: drive(self._ops.close()))
+        self._leadership = None
+        if reaper.leader_election.enabled:
+            self._leadership = Leadership(
+                reaper.storage.operations("blocking"),
+                ROLE,
+                self._id,
+                reaper.leader_election,
+                acquired=self._acquired,
+                lost=lambda: self._tell("leadership_lost"),
+                report=self._reporter("running for leader"),
+            )
+
+    @property
+    def is_active(self) -> bool:
+        return not self._stopped and (self._leadership is None or self._leadership.is_leader)
+
+    def start(self) -> None:
+        self._loop.start()
+        if self._leadership is not None:
+            self._leadership.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._leadership is not None:
+            self._leadership.stop()
+        self._loop.stop(timeout=GOODBYE_SECONDS)
+        drive(self._ops.close())  # This ends the wait of a thread for a connection that does not come.
+
+    def _step(self) -> float:
+        """Sweep if something is due, and return the seconds until the next look."""
+        if not self.is_active:
+            self._swept = 0.0
+            return ASLEEP
+        due = drive(self._ops.next_deadline())
+        if self._is_time_to_sweep(due) and self._sweep():
+            return 0.0  # Perhaps there is more; and before it goes on, this looks again whether it still leads.
+        # Overdue jobs that were not taken are in somebody else's hands at this moment, or younger than stale_age.
+        return LOOK if due is None or due <= 0 else min(LOOK, due)
+
+    def _is_time_to_sweep(self, due: float | None) -> bool:
+        interval = self._policy.reap_interval
+        is_first = self._swept == 0.0
+        is_floor = interval > 0 and time.monotonic() - self._swept >= interval
+        return is_first or is_floor or (due is not None and due <= 0)
+
+    def _sweep(self) -> bool:
+        """Take one batch, and say whether there was anything to take."""
+        self._swept = time.monotonic()
+        found = sweep(self._ops, self._policy.stale_age, self._bus.logger)
+        if self._bus.wants("stalled"):
+            for job in found:
+                self._bus.tell(stalled(job, self._serde))
+        return bool(found)
+
+    def _acquired(self) -> None:
+        self._tell("leadership_acquired")
+        self._loop.nudge()
+
+    def _tell(self, name: LeadershipName) -> None:
+        self._bus.tell(Event(name, "", self._id, datetime.now(UTC)))
+
+    def _reporter(self, doing: str) -> Callable[[Exception], None]:
+        return lambda error: self._bus.error(error, f"{doing} failed, trying again")
+
+
+def _policy(visibility_timeout: float | timedelta | None, policy: LeasePolicy | None) -> LeasePolicy:
+    if visibility_timeout is None:
+        return policy or LeasePolicy()
+    if policy is not None:
+        raise ValidationError("pass visibility_timeout or lease_policy, not both")
+    return visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
+
+
+def _with_or_without(callback: Callable[..., Any]) -> Callable[[Event], Any]:
+    """Call a function that wants no argument without one."""
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError:
+        return lambda _event: callback()
+    except ValueError:  # Some callables of C cannot tell.
+        return callback
+    return callback

@@ -1,0 +1,235 @@
+"""Values of richer types as plain data, and back: what JSON and MessagePack have no word for.
+
+| in Python | as data |
+|---|---|
+| `datetime`, `date`, `time` | ISO 8601 text, with the offset of an aware one: `"2026-01-31T09:30:00+01:00"` |
+| `timedelta` | seconds, a number |
+| `UUID`, `Decimal` | text; a `Decimal` keeps its digits |
+| `bytes` | base64 text; in MessagePack, bytes |
+| an `Enum`'s member | its value |
+| `set`, `frozenset` | a list, if a type says that it is to be a set again; else it is refused |
+| a dataclass, a pydantic or msgspec model | an object with its fields |
+
+`plain` takes one step towards data and leaves the rest to the encoder. `shaped` reads data as a type says: the text in
+a field that is a `datetime` becomes one again. It reads nothing into data that the type does not say, and passes over
+fields that the type does not have, so that a newer producer does not stop an older worker.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import types
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from importlib import import_module
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+from uuid import UUID
+
+from pgjq.errors import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Writer = Callable[[Any], Any]
+
+
+def plain(value: Any) -> Any:
+    """Return data for a value that an encoder has no word for; TypeError if there is none."""
+    for kind, write in _WRITERS.items():
+        if isinstance(value, kind):
+            return write(value)
+    return _fields(value)
+
+
+def typed(value: Any) -> Any:
+    """Return data as `plain` does, where a type brings it back: then a set can be a list in between."""
+    is_set = isinstance(value, set | frozenset)
+    return sorted(cast("frozenset[Any]", value), key=repr) if is_set else plain(value)
+
+
+def check_kind(kind: Any, value: Any) -> None:
+    """Refuse a value that is not of the class that was promised; other types are checked when they are read."""
+    if isinstance(kind, type) and not is_typeddict(kind) and not isinstance(value, kind):
+        raise TypeError(f"this must be a {_name(kind)}, not a {type(value).__name__}")
+
+
+def shaped(kind: Any, data: Any, at: str = "it") -> Any:
+    """Read data as a type says; `at` is where it stands, for messages."""
+    if kind in (Any, object) or isinstance(kind, TypeVar):
+        return data
+    origin = get_origin(kind)
+    if origin is None:
+        return _of_class(getattr(kind, "__supertype__", kind), data, at)
+    read = _FORMS.get(origin, _collection)
+    return read(kind, data, at)
+
+
+def _fields(value: Any) -> Any:
+    kind = cast("type[Any]", type(value))
+    if _is_pydantic(kind):
+        return value.model_dump(mode="json")
+    if _is_msgspec(kind):
+        return _msgspec().to_builtins(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"a {kind.__name__} cannot be written as data")
+
+
+def _annotated(kind: Any, data: Any, at: str) -> Any:
+    return shaped(get_args(kind)[0], data, at)
+
+
+def _literal(kind: Any, data: Any, at: str) -> Any:
+    if any(type(word) is type(data) and word == data for word in get_args(kind)):
+        return data
+    raise _refusal(kind, data, at)
+
+
+def _one_of(kind: Any, data: Any, at: str) -> Any:
+    """Read as the first type that fits, but as its own type what is of one of them already."""
+    for part in sorted(get_args(kind), key=lambda part: type(data) is not part):
+        try:
+            return shaped(part, data, at)
+        except ValidationError:
+            continue
+    raise _refusal(kind, data, at)
+
+
+def _collection(kind: Any, data: Any, at: str) -> Any:
+    origin, parts = cast("type[Any]", get_origin(kind)), get_args(kind)
+    if issubclass(origin, Mapping):
+        return _mapping(kind, data, at)
+    if not isinstance(data, list | tuple):
+        raise _refusal(kind, data, at)
+    items = cast("Sequence[Any]", data)
+    if not issubclass(origin, tuple) or parts[-1:] == (...,):
+        parts = parts[:1] * len(items)
+    if len(parts) != len(items):
+        raise _refusal(kind, data, at)
+    read = [shaped(part, item, f"{at}[{n}]") for n, (part, item) in enumerate(zip(parts, items, strict=True))]
+    return _COLLECTIONS.get(origin, list)(read)
+
+
+def _mapping(kind: Any, data: Any, at: str) -> Any:
+    if not isinstance(data, dict):
+        raise _refusal(kind, data, at)
+    key, value = get_args(kind)
+    items = cast("dict[Any, Any]", data).items()
+    return {shaped(key, k, f"a key of {at}"): shaped(value, v, f"{at}[{k!r}]") for k, v in items}
+
+
+def _of_class(kind: Any, data: Any, at: str) -> Any:
+    if _is_pydantic(kind) or _is_msgspec(kind):
+        return _of_model(kind, data, at)
+    if dataclasses.is_dataclass(kind):
+        return _of_dataclass(kind, data, at)
+    try:
+        return _scalar(dict[str, Any] if is_typeddict(kind) else kind, data)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise _refusal(kind, data, at) from error
+
+
+def _scalar(kind: Any, data: Any) -> Any:
+    kind = type(None) if kind is None else get_origin(kind) or kind
+    if isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
+        return data
+    if isinstance(data, str) and kind in _PARSERS:
+        return _PARSERS[kind](data)
+    if type(data) in (int, float) and kind in _NUMBERS:
+        return _NUMBERS[kind](data)
+    if issubclass(kind, Enum):
+        return kind(data)
+    raise TypeError
+
+
+def _of_dataclass(kind: Any, data: Any, at: str) -> Any:
+    if not isinstance(data, dict):
+        raise _refusal(kind, data, at)
+    given = cast("dict[str, Any]", data)
+    names = [field.name for field in dataclasses.fields(kind) if field.init and field.name in given]
+    hints = _hints(kind)
+    read = {name: shaped(hints[name], given[name], f"{at}.{name}") for name in names}
+    try:
+        return kind(**read)
+    except TypeError as error:  # A field without a default is missing.
+        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+
+
+def _of_model(kind: Any, data: Any, at: str) -> Any:
+    try:
+        return kind.model_validate(data) if _is_pydantic(kind) else _msgspec().convert(data, kind)
+    except ValueError as error:  # Both libraries' own errors are of this kind.
+        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
+
+
+def _is_msgspec(kind: Any) -> bool:
+    return hasattr(kind, "__struct_fields__")
+
+
+def _msgspec() -> Any:
+    """Return the library of whoever made that struct: it is installed, then."""
+    return import_module("msgspec")
+
+
+def _refusal(kind: Any, data: Any, at: str) -> ValidationError:
+    return ValidationError(f"{at} must be a {_name(kind)}, not {data!r:.60}")
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind)
+
+
+_WRITERS: Final[Mapping[type, Writer]] = types.MappingProxyType(
+    {
+        date: lambda day: day.isoformat(),  # A datetime is a date, too.
+        time: time.isoformat,
+        timedelta: timedelta.total_seconds,
+        UUID: str,
+        Decimal: str,
+        bytes: lambda value: base64.b64encode(value).decode(),
+        Enum: lambda member: member.value,
+    }
+)
+_PARSERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
+    {
+        datetime: datetime.fromisoformat,
+        date: date.fromisoformat,
+        time: time.fromisoformat,
+        UUID: UUID,
+        Decimal: Decimal,
+        bytes: lambda text: base64.b64decode(text, validate=True),
+    }
+)
+_NUMBERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
+    {float: float, timedelta: lambda seconds: timedelta(seconds=seconds)}
+)
+_FORMS: Final[Mapping[Any, Callable[[Any, Any, str], Any]]] = types.MappingProxyType(
+    {Annotated: _annotated, Literal: _literal, Union: _one_of, types.UnionType: _one_of}
+)
+_COLLECTIONS: Final[Mapping[Any, Writer]] = types.MappingProxyType({tuple: tuple, set: set, frozenset: frozenset})

@@ -1,0 +1,39 @@
+"""The command: simulate the lease protocol, a million stories or one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+from pgjq.testing.simulation import play, play_all
+
+AT_A_TIME = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m pgjq.testing", description="Simulate the lease protocol.")
+    parser.add_argument("--seed", type=int, help="play this one, and print what was answered")
+    parser.add_argument("--stories", type=int, default=1_000_000, help="how many seeds to play (%(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (%(default)s)")
+    asked = parser.parse_args()
+    if asked.seed is not None:
+        for line in play(asked.seed):
+            print(*line)  # noqa: T201
+    else:
+        simulate(range(asked.first, asked.first + asked.stories))
+
+
+def simulate(seeds: range) -> None:
+    """Play seeds on every processor, up to the first that fails."""
+    batches = [seeds[n : n + AT_A_TIME] for n in range(0, len(seeds), AT_A_TIME)]
+    played = 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for count in pool.map(play_all, batches):
+            played += count
+            print(f"\r{played:,} stories", end="", flush=True)  # noqa: T201
+    print(": every invariant held")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What must be true of a simulated job, written down from the answers of a storage, and what its workers believe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pgjq.lease import LeasePolicy, Stall
+
+if TYPE_CHECKING:
+    from pgjq.job import State
+    from pgjq.storage.base import Lease
+
+UNCLAIMED = LeasePolicy()
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """A job's life so far. Times are seconds since the story began."""
+
+    max_attempts: int
+    state: State = "queued"
+    attempts: int = 0
+    stalled: int = 0
+    lease: int = 0
+    stalled_on: tuple[str, ...] = ()
+    checkpoint: bytes | None = None
+    cancel_requested: bool = False
+    worker: str = ""
+    policy: LeasePolicy = UNCLAIMED
+    claimed_at: float = 0.0
+    renewed_at: float = 0.0
+
+    @property
+    def expire_at(self) -> float | None:
+        return None if self.policy.expire is None else self.claimed_at + self.policy.expire
+
+    @property
+    def locked_until(self) -> float | None:
+        lease = None if self.policy.lease is None else self.renewed_at + self.policy.lease
+        return min((t for t in (lease, self.expire_at) if t is not None), default=None)
+
+    @property
+    def stall(self) -> Stall:
+        """The facts that a reaper decides by."""
+        return Stall(
+            self.cancel_requested,
+            self.attempts,
+            self.max_attempts,
+            self.stalled,
+            self.policy.max_stalled,
+            self.policy.reap_exhausted,
+        )
+
+    def is_held_by(self, lease: Lease) -> bool:
+        """Tell whether a lease is the one that is valid."""
+        return self.state == "processing" and self.lease == lease.number
+
+    def is_overdue(self, now: float, patience: float) -> bool:
+        """Tell whether a reaper of that patience must take it."""
+        if self.state != "processing" or self.locked_until is None or self.locked_until > now:
+            return False
+        return self.locked_until <= now - patience or (self.expire_at is not None and self.expire_at <= now)
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lease that a worker believes to have, until then."""
+
+    lease: Lease
+    trusted_until: float | None
+    seconds: float | None

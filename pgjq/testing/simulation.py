@@ -1,0 +1,319 @@
+"""A deterministic simulation of the lease protocol, on the code that runs in production.
+
+One seed is one story: a few workers, a few jobs, and a clock that moves only when the story says so. Workers claim,
+renew, save checkpoints, finish, fail, give back; they crash, and they freeze and come back with leases that may have
+lapsed; reapers of different patience pass by; somebody cancels. Every answer, and every few steps all that can be seen,
+is held against a chronicle that was kept beside it, written down from the answers alone:
+
+* at most one lease of a job is valid, and it is the last one given;
+* a write under any other lease changes nothing, and a write under the valid one succeeds;
+* a job that has ended is never claimed again;
+* a reaper takes what is overdue and nothing else, and decides as `pgjq.lease.judge` does; no worker that counts from
+  when it asked trusts a lease that a reaper has taken;
+* attempts, stalls, leases, checkpoints and the record of workers are what the chronicle says;
+* in the end a healthy worker comes, and every job that was ever enqueued has ended.
+
+The storage decides nothing by chance and the story draws everything from its seed: so a seed that fails fails again.
+
+    python -m pgjq.testing --stories 1000000
+    python -m pgjq.testing --seed 4711
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pgjq.blocking import drive
+from pgjq.job import LIVE, JobError, NewJob
+from pgjq.lease import LeasePolicy, judge
+from pgjq.options import JobFilter, Submission, settings
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Settlement
+from pgjq.storage.memory import MemoryStorage
+from pgjq.testing.chronicle import Held, Life
+from pgjq.testing.clock import ManualClock
+from pgjq.worker.run import MARGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pgjq.job import JobStatus, State
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Claimed, Lease, Reaped, Storage
+    from pgjq.testing.clock import Clock
+
+STEPS = 32
+ROUNDS = 2
+OFTEN = 3
+WORKERS = ("ann", "bob", "cid")
+JOBS = 4
+BOOM = JobError("Boom", "boom")
+POLICIES = (
+    LeasePolicy(lease=10, heartbeat=3),
+    LeasePolicy(lease=10, heartbeat=None, expire=15, max_stalled=1),
+    LeasePolicy(lease=None, heartbeat=None, expire=12, max_stalled=0),
+    LeasePolicy(lease=20, heartbeat=5, expire=None, reap_exhausted="requeue", max_stalled=2),
+    LeasePolicy(lease=5, heartbeat=2, reap_exhausted="requeue"),
+)
+SUBMISSIONS = tuple(
+    settings(NewJob(None, None, max_attempts=attempts, retry_delay=delay)) for attempts in (1, 2, 3) for delay in (0, 4)
+)
+OUTCOMES: tuple[Outcome, ...] = (
+    Completed(b"done"),
+    Completed(b"done"),
+    Failed(BOOM),
+    Failing(BOOM),
+    Failing(BOOM, 6),
+    Released(),
+    Snoozed(3),
+    Cancelled(),
+)
+
+
+@dataclass(eq=False)
+class Story:
+    """One seed, played on one storage. `trace` is what was answered, the same on every storage."""
+
+    seed: int
+    storage: Storage
+    clock: Clock
+    queue: str = "simulated"
+    trace: list[Any] = field(default_factory=list[Any])
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311
+        self.ops = self.storage.operations("blocking")
+        self.now = 0.0
+        self.lives: dict[str, Life] = {}
+        self.hands: dict[str, list[Held]] = {worker: [] for worker in WORKERS}
+        self.frozen: set[str] = set()
+        self.weights: dict[Callable[[], None], int] = {
+            self.enqueue: 4,
+            self.claim: 8,
+            self.beat: 5,
+            self.settle: 6,
+            self.save: 2,
+            self.crash: 2,
+            self.freeze: 3,
+            self.thaw: 3,
+            self.reap: 7,
+            self.cancel: 2,
+            self.wait: 9,
+        }
+
+    def play(self) -> list[Any]:
+        """Play the story to its end, and return what was answered."""
+        self.enqueue()
+        self.enqueue()
+        for step in self.chance.choices(list(self.weights), list(self.weights.values()), k=STEPS):
+            step()
+        self.finish()
+        return self.trace
+
+    def enqueue(self) -> None:
+        if len(self.lives) < JOBS:
+            job_id, chosen = str(len(self.lives)), self.chance.choice(SUBMISSIONS)
+            drive(self.ops.enqueue(self.queue, [Submission(job_id, b"payload", chosen)]))
+            self.lives[job_id] = Life(chosen.max_attempts or 0)
+            self._note("enqueue", job_id)
+
+    def claim(self) -> None:
+        self._claim(self.chance.choice(WORKERS), self.chance.randint(1, 2), self.chance.choice(POLICIES))
+
+    def _claim(self, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        if worker in self.frozen:
+            return []
+        claimed = drive(self.ops.claim([self.queue], worker=worker, limit=limit, policy=policy))
+        for job in claimed:
+            life = self.lives[job.lease.id]
+            assert life.state in ("queued", "failing"), f"{job.lease} was claimed, but is {life.state}"
+            life.lease, life.attempts = life.lease + 1, life.attempts + 1
+            life.state, life.worker, life.policy, life.claimed_at = "processing", worker, policy, self.now
+            life.renewed_at = self.now
+            assert (job.lease.number, job.attempts, job.checkpoint) == (life.lease, life.attempts, life.checkpoint)
+            self.hands[worker].append(Held(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
+        self._note("claim", worker, [(j.lease.id, j.lease.number, j.attempts, j.checkpoint) for j in claimed])
+        return claimed
+
+    def beat(self) -> None:
+        worker = self.chance.choice(WORKERS)
+        if worker in self.frozen or not self.hands[worker]:
+            return
+        held = self.hands[worker]
+        pulse = drive(self.ops.heartbeat([h.lease for h in held], worker=worker))
+        assert {h.lease[:3] for h in held if not self._is_valid(h.lease)} == {lease[:3] for lease in pulse.lost}
+        asked = {h.lease[:3] for h in held if self._is_valid(h.lease) and self.lives[h.lease.id].cancel_requested}
+        assert asked == {lease[:3] for lease in pulse.cancel_requested}
+        self.hands[worker] = [h for h in held if self._is_valid(h.lease)]
+        for h in self.hands[worker]:
+            self.lives[h.lease.id].renewed_at = self.now
+            h.trusted_until = self._trust(h.seconds)
+        self._note("beat", worker, len(pulse.lost), len(pulse.cancel_requested))
+
+    def settle(self) -> None:
+        """End some of a worker's runs in one batch, whether or not their leases still hold."""
+        worker = self.chance.choice(WORKERS)
+        if worker in self.frozen or not self.hands[worker]:
+            return
+        ending = self.chance.sample(self.hands[worker], self.chance.randint(1, len(self.hands[worker])))
+        self.hands[worker] = [h for h in self.hands[worker] if h not in ending]
+        self._settle([Settlement(h.lease, self.chance.choice(OUTCOMES)) for h in ending])
+
+    def _settle(self, settlements: list[Settlement]) -> None:
+        expected = [self._ended(s) for s in settlements]
+        answers = drive(self.ops.settle(settlements))
+        assert [a.state for a in answers] == expected, f"settled {settlements} as {answers}, not {expected}"
+        self._note(
+            "settle", [(s.lease.id, s.lease.number, state) for s, state in zip(settlements, expected, strict=True)]
+        )
+
+    def _ended(self, settlement: Settlement) -> State | None:
+        """Write down what a settlement must lead to."""
+        if not self._is_valid(settlement.lease):
+            return None
+        life = self.lives[settlement.lease.id]
+        match Cancelled() if life.cancel_requested else settlement.outcome:
+            case Completed():
+                life.state = "completed"
+            case Failed():
+                life.state = "failed"
+            case Cancelled():
+                life.state = "cancelled"
+            case Failing():
+                life.state = "failing"
+            case _:
+                life.attempts -= 1
+                life.state = "failing" if life.attempts else "queued"
+        return life.state
+
+    def save(self) -> None:
+        worker = self.chance.choice(WORKERS)
+        if worker in self.frozen or not self.hands[worker]:
+            return
+        lease, value = self.chance.choice(self.hands[worker]).lease, b"page %d" % self.chance.randrange(100)
+        held = self._is_valid(lease)
+        assert drive(self.ops.save_checkpoint(lease, value)) == held
+        if held:
+            self.lives[lease.id].checkpoint = value
+        self._note("save", lease.id, lease.number, held)
+
+    def crash(self) -> None:
+        """Lose everything that a worker knew; its name comes back with empty hands."""
+        worker = self.chance.choice(WORKERS)
+        self.hands[worker] = []
+        self.frozen.discard(worker)
+
+    def freeze(self) -> None:
+        self.frozen.add(self.chance.choice(WORKERS))
+
+    def thaw(self) -> None:
+        """Wake one up, which goes on with what it believes to hold."""
+        if self.frozen:
+            self.frozen.discard(self.chance.choice(sorted(self.frozen)))
+
+    def reap(self) -> None:
+        self._reap(self.chance.choice((0.0, 0.0, 3.0)), self.chance.choice((1, 100)))
+
+    def _reap(self, patience: float, limit: int) -> None:
+        overdue = {job_id for job_id, life in self.lives.items() if life.is_overdue(self.now, patience)}
+        taken = drive(self.ops.reap(limit=limit, stale_age=patience))
+        ids = {job.id for job in taken}
+        assert len(ids) == len(taken) == min(limit, len(overdue)), f"took {taken}, overdue were {overdue}"
+        assert ids <= overdue, f"took {ids}, overdue were {overdue}"
+        for job in taken:
+            self._take_back(job)
+        self._note("reap", sorted((j.id, j.count, j.action, j.reason, j.worker) for j in taken))
+
+    def _take_back(self, job: Reaped) -> None:
+        life = self.lives[job.id]
+        believers = [
+            h for held in self.hands.values() for h in held if self._is_valid(h.lease) and h.lease.id == job.id
+        ]
+        assert all(h.trusted_until is None or h.trusted_until <= self.now for h in believers) or job.reason == "expired"
+        assert job.action == judge(life.stall), f"{job} but {life}"
+        assert job.reason == ("expired" if life.expire_at is not None and life.expire_at <= self.now else "lease")
+        if job.action != "cancelled":
+            life.stalled += 1
+            life.stalled_on = (*life.stalled_on, life.worker)
+        life.state = "failing" if job.action == "recovered" else job.action
+        assert (job.count, job.attempts, job.worker) == (life.stalled, life.attempts, life.worker)
+
+    def cancel(self) -> None:
+        if not self.lives:
+            return
+        job_id, active = self.chance.choice(sorted(self.lives)), self.chance.random() < 0.7
+        life = self.lives[job_id]
+        status = drive(self.ops.cancel(self.queue, job_id, active=active)).status
+        if life.state in ("queued", "failing"):
+            life.state = "cancelled"
+        elif life.state == "processing":
+            life.cancel_requested = life.cancel_requested or active
+        assert status == life.state
+        self._note("cancel", job_id, status)
+
+    def wait(self) -> None:
+        self._wait(self.chance.choice((1, 2, 5, 10, 15)))
+
+    def _wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.clock.advance(seconds)
+
+    def _check(self) -> None:
+        """Hold the storage against the chronicle."""
+        found, _ = drive(self.ops.find(JobFilter(queue=self.queue)))
+        assert [status.id for status in found] == list(self.lives), "a job was lost, or there is one too many"
+        for status in found:
+            self._check_one(status, self.lives[status.id])
+
+    def _check_one(self, status: JobStatus, life: Life) -> None:
+        seen = (status.state, status.attempts, status.stalled, status.lease, status.stalled_on)
+        assert seen == (life.state, life.attempts, life.stalled, life.lease, life.stalled_on), f"{status}, not {life}"
+        if life.state == "processing":
+            assert status.worker == life.worker
+
+    def finish(self) -> None:
+        """Let everybody go, and a healthy worker come: every job ends, and late words of the others change nothing."""
+        zombies = [h for held in self.hands.values() for h in held]
+        self.hands = {worker: [] for worker in WORKERS}
+        self.frozen.clear()
+        for _ in range(ROUNDS):
+            self._wait(30)
+            self._reap(0.0, 100)
+            claimed = self._claim("ann", 10, POLICIES[0])
+            self._settle([Settlement(job.lease, Completed(b"done")) for job in claimed])
+            self.hands["ann"] = []
+        assert not any(life.state in LIVE for life in self.lives.values()), f"a job never ends: {self.lives}"
+        assert not any(self._is_valid(h.lease) for h in zombies)
+        self._settle([Settlement(h.lease, Completed(b"late")) for h in zombies])
+        self._check()
+
+    def _is_valid(self, lease: Lease) -> bool:
+        return self.lives[lease.id].is_held_by(lease)
+
+    def _trust(self, seconds: float | None) -> float | None:
+        return None if seconds is None else self.now + seconds * (1 - MARGIN)
+
+    def _note(self, *words: Any) -> None:
+        """Write down what was asked and answered; now and then see whether everything is as it must be."""
+        self.trace.append((self.now, *words))
+        if len(self.trace) % OFTEN == 0:
+            self._check()
+
+
+def play(seed: int, memory: type[MemoryStorage] = MemoryStorage) -> list[Any]:
+    """Play one seed in memory; an error names it."""
+    clock = ManualClock()
+    try:
+        return Story(seed, memory(clock=clock), clock).play()
+    except Exception as error:
+        error.add_note(f"seed {seed} fails; again: python -m pgjq.testing --seed {seed}")
+        raise
+
+
+def play_all(seeds: Sequence[int], memory: type[MemoryStorage] = MemoryStorage) -> int:
+    """Play seeds in memory, up to the first that fails; return how many there were."""
+    for seed in seeds:
+        play(seed, memory)
+    return len(seeds)

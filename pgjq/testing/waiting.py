@@ -1,0 +1,196 @@
+"""The contract: waiting for one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pgjq.errors import StorageError
+from pgjq.job import NewJob
+from pgjq.options import Submission, settings
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released
+from pgjq.testing.bench import BOOM, QUEUE, Bench
+from pgjq.testing.cases import Cases, case
+
+if TYPE_CHECKING:
+    from pgjq.job import EnqueueResult
+    from pgjq.storage.base import Answer, Expectation
+
+
+def submission(job_id: str, **options: Any) -> Submission:
+    return Submission(job_id, b"1", settings(NewJob(job_id, None, **options)))
+
+
+async def expect(bench: Bench, job_id: str, **options: Any) -> tuple[Expectation, EnqueueResult]:
+    """Make ready, and enqueue."""
+    expectation = await bench.ops.expect(QUEUE, job_id)
+    return expectation, await expectation.enqueue(submission(job_id, **options))
+
+
+async def answer(expectation: Expectation, timeout: float = 60) -> Answer:
+    """Wait for the answer, which there must be, and wait no more."""
+    found = await expectation.answer(timeout)
+    await expectation.close()
+    assert found is not None
+    return found
+
+
+class Waiting(Cases):
+    """Waiting for one job."""
+
+    @case
+    async def test_a_waiter_gets_the_result(self, bench: Bench) -> None:
+        waiter, enqueued = await expect(bench, "a")
+        assert enqueued.status == "queued"
+        await bench.settle(await bench.claim_one(), Completed(b'"done"'))
+        told = await answer(waiter)
+        assert (told.state, told.result, told.error, told.attempts) == ("completed", b'"done"', None, 1)
+
+    @case
+    async def test_a_waiter_is_woken_while_it_waits(self, bench: Bench) -> None:
+        waiters = [(await expect(bench, f"{n}"))[0] for n in range(3)]
+
+        async def wait_or_work(n: int) -> bytes | None:
+            if n < 3:
+                return (await answer(waiters[n])).result
+            for job in await bench.claim():
+                await bench.settle(job, Completed(job.lease.id.encode()))
+            return None
+
+        assert await bench.together(4, wait_or_work) == [b"0", b"1", b"2", None]
+
+    @case
+    async def test_a_result_of_a_megabyte_arrives(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a")
+        await bench.settle(await bench.claim_one(), Completed(b"x" * 1_000_000))
+        assert (await answer(waiter)).result == b"x" * 1_000_000
+
+    @case
+    async def test_no_result_is_no_expired_result(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a")
+        await bench.settle(await bench.claim_one(), Completed(None))
+        told = await answer(waiter)
+        assert (told.state, told.result, told.expired) == ("completed", None, False)
+
+    @case
+    async def test_a_result_that_expired_unread_says_so(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a", result_ttl=10)
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        bench.clock.advance(10)
+        told = await answer(waiter)
+        assert (told.state, told.result, told.expired) == ("completed", None, True)
+
+    @case
+    async def test_a_cached_result_is_in_the_enqueues_answer(self, bench: Bench) -> None:
+        await bench.complete("a", b'"cached"')
+        waiter, enqueued = await expect(bench, "a")
+        assert (enqueued.status, enqueued.result) == ("completed", b'"cached"')
+        await waiter.close()
+
+    @case
+    async def test_retries_and_stalls_do_not_end_a_wait(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a", max_attempts=4)
+        await bench.settle(await bench.claim_one(), Failing(BOOM))
+        assert (await waiter.answer(0.01)).state == "failing"  # type: ignore[union-attr]
+        await bench.settle(await bench.claim_one(), Released())
+        await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        assert (await waiter.answer(0.01)).state == "failing"  # type: ignore[union-attr]
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        assert (await answer(waiter)).state == "completed"
+
+    @case
+    async def test_a_failure_comes_with_its_error(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a", max_attempts=1)
+        await bench.settle(await bench.claim_one(), Failed(BOOM))
+        told = await answer(waiter)
+        assert (told.state, told.error, told.attempts, told.max_attempts) == ("failed", BOOM, 1, 1)
+
+    @case
+    async def test_a_job_that_a_reaper_failed_is_answered(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a", max_attempts=1)
+        await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        assert (await answer(waiter)).state == "failed"
+
+    @case
+    async def test_a_cancelled_job_is_answered(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a")
+        await bench.ops.cancel(QUEUE, "a")
+        assert (await answer(waiter)).state == "cancelled"
+        waiter, _ = await expect(bench, "b")
+        job = await bench.claim_one()
+        await bench.ops.cancel(QUEUE, "b", active=True)
+        await bench.settle(job, Cancelled())
+        assert (await answer(waiter)).state == "cancelled"
+
+    @case
+    async def test_a_deleted_job_is_gone(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a")
+        await bench.ops.delete(QUEUE, ["a"])
+        assert await waiter.answer(60) is None
+        await waiter.close()
+
+    @case
+    async def test_a_waiter_joins_a_job_that_waits_or_runs(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        first, enqueued = await expect(bench, "a")
+        assert (enqueued.status, enqueued.existing_state) == ("duplicate", "queued")
+        job = await bench.claim_one()
+        second, enqueued = await expect(bench, "a")
+        assert (enqueued.status, enqueued.existing_state) == ("duplicate", "processing")
+        await bench.settle(job, Completed(b"1"))
+        assert [(await answer(w)).result for w in (first, second)] == [b"1", b"1"]
+
+    @case
+    async def test_a_waiter_that_gives_up_takes_nothing_from_another(self, bench: Bench) -> None:
+        patient, _ = await expect(bench, "a")
+        hasty, _ = await expect(bench, "a")
+        assert (await answer(hasty, 0.01)).state == "queued"
+        await hasty.close()
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        assert (await answer(patient)).result == b"1"
+
+    @case
+    async def test_a_failed_job_that_counts_as_duplicate_is_answered_at_once(self, bench: Bench) -> None:
+        await bench.fail("a")
+        waiter, enqueued = await expect(bench, "a", on_failed="duplicate")
+        assert (enqueued.status, enqueued.existing_state) == ("duplicate", "failed")
+        assert (await answer(waiter)).error == BOOM
+
+    @case
+    async def test_an_id_that_is_another_job_by_now_does_not_confuse_a_waiter(self, bench: Bench) -> None:
+        old, _ = await expect(bench, "a")
+        await bench.ops.cancel(QUEUE, "a")
+        new, enqueued = await expect(bench, "a")
+        assert enqueued.status == "queued"
+        await bench.settle(await bench.claim_one(), Completed(b"2"))
+        assert (await answer(old)).state == "cancelled"
+        assert (await answer(new)).result == b"2"
+
+    @case
+    async def test_word_of_an_earlier_job_does_not_end_a_wait(self, bench: Bench) -> None:
+        await (await expect(bench, "a"))[0].close()
+        waiter = await bench.ops.expect(QUEUE, "a")
+        await bench.settle(await bench.claim_one(), Failed(BOOM))
+        assert (await waiter.enqueue(submission("a"))).status == "queued"
+        assert (await waiter.answer(0.2)).state == "queued"  # type: ignore[union-attr]
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        assert (await answer(waiter)).result == b"1"
+
+    @case
+    async def test_closing_the_storage_ends_every_wait(self, bench: Bench) -> None:
+        waiters = [(await expect(bench, f"{n}"))[0] for n in range(2)]
+
+        async def wait_or_close(n: int) -> None:
+            if n == 2:
+                bench.storage.close()
+                return
+            with pytest.raises(StorageError, match="closed"):
+                await waiters[n].answer(60)
+            await waiters[n].close()
+
+        await bench.together(3, wait_or_close)

@@ -1,0 +1,29 @@
+"""The error that a `failed` event carries, with the payload at hand for whoever buries it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pgjq.errors import JobFailedError, MaxRetriesError
+
+if TYPE_CHECKING:
+    from pgjq.job import JobError
+    from pgjq.serde import Serde
+
+
+def failure(
+    job_id: str, error: JobError, *, attempts: int, max_attempts: int, payload: bytes, serde: Serde
+) -> JobFailedError:
+    """Make the error of a job that failed for good: a MaxRetriesError when its attempts ran out."""
+    message = f"job {job_id!r} failed: {error.type}: {error.message}"
+    if attempts < max_attempts:
+        return JobFailedError(message, error)
+    return MaxRetriesError(message, error, payload=read(serde, payload), attempts=attempts)
+
+
+def read(serde: Serde, data: bytes) -> Any:
+    """Read what an event tells of; what cannot be read is told as the bytes it is, and hurts nobody."""
+    try:
+        return serde.deserialize(data)
+    except Exception:  # noqa: BLE001
+        return data

@@ -1,0 +1,62 @@
+-- Waiting for a job: how it stands, and who is told when it ends.
+
+-- How jobs of a queue stand, found by their numbers, so that an id that is another job by now does not matter; no row
+-- for one that is gone.
+--
+-- One snapshot, so each is in exactly one of done and job. A result or error whose time has passed is not shown. A
+-- function, because this is asked once for each job that somebody waits for, and planning it took four fifths of its
+-- time. Index: the primary keys.
+create function pgjq.standing(in_queue text, seqs bigint[]) returns table (
+    seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
+)
+language plpgsql stable
+set enable_seqscan = off  -- a session keeps these plans from when the tables were small
+as $$
+#variable_conflict use_column
+declare
+    here constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
+begin
+    return query
+    select
+        d.seq, d.state, d.attempts, d.max_attempts,
+        case when d.expires_at > pgjq.now() then d.result end,
+        case when d.expires_at > pgjq.now() then d.error end,
+        d.expires_at <= pgjq.now()
+    from pgjq.done as d
+    where d.seq = any(seqs) and d.queue_id = here
+    union all
+    select j.seq, j.state, j.attempts, j.max_attempts, null::bytea, null::text, false
+    from pgjq.job as j
+    where j.seq = any(seqs) and j.queue_id = here;
+end
+$$;
+
+-- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result.
+create function pgjq.ending(queue text, id text, state text) returns text
+language sql immutable
+as $$
+    select json_build_array(queue, id, state)::text
+$$;
+
+-- Tell those who wait for these jobs how they ended. Only jobs with the mark `awaited` are told of.
+create function pgjq.answer(endings text[]) returns bigint
+language sql volatile
+as $$
+    select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
+$$;
+
+-- The same, for a batch that knows its jobs by number. A function, so that settling a job that nobody waits for plans
+-- nothing of this.
+create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
+language plpgsql volatile
+set enable_seqscan = off
+as $$
+begin
+    return pgjq.answer(array_agg(pgjq.ending(
+        q.name, b.id, (array['completed', 'failed', 'cancelled'])[j.state - 2]
+    )))
+    from unnest(queue_ids, seqs, states) as j (queue_id, seq, state)
+    inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
+    inner join pgjq.queue as q on j.queue_id = q.id;
+end
+$$;

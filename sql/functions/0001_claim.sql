@@ -1,0 +1,125 @@
+-- Giving jobs to workers.
+--
+-- A function, because its plans are made once in a session and then kept, and because the settings that make them
+-- belong to it alone: they neither leak into a caller's transaction nor depend on the session behind a pooler. With
+-- everything but walking an index turned off, a plan that was made while the queue was empty is the plan for a
+-- million jobs, too; without that, the planner reads and sorts the whole queue whenever it believes it to be short.
+-- Planning a claim anew takes longer than claiming one job.
+
+-- Make jobs claimable whose time has come.
+--
+-- Jobs that wait for run_at are not in the index that claims walk, so a hundred thousand of them cost a claim nothing.
+-- Any number of callers may promote at once; each takes what the others have not locked.
+--
+-- Index: job_waiting, from the past to now; then the primary key, once for each.
+create function pgjq.promote() returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+    with due as materialized (
+        select w.seq, w.queue_id from pgjq.job as w
+        where not w.ready and w.state <> 1 and w.run_at <= pgjq.now()
+        order by w.run_at
+        limit 1000 for update skip locked
+    )
+    update pgjq.job as j set ready = true
+    from due
+    where j.seq = due.seq and j.queue_id = due.queue_id;
+end
+$$;
+
+-- Give up to `limit` due jobs of some queues, in the queues' order, to one worker. sql/queries/claim.sql says what is
+-- guaranteed.
+--
+-- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique
+-- within a partition only, so the update names the queue as well.
+create function pgjq.claim(
+    queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
+    max_stalled integer, requeue_exhausted boolean
+) returns table (
+    queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
+    max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
+    checkpoint bytea, options jsonb, published bigint
+)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    clock constant timestamptz := pgjq.now();
+    expiry constant timestamptz := clock + make_interval(secs => claim.expire);
+    until constant timestamptz := least(clock + make_interval(secs => claim.lease), expiry);
+    watched constant boolean := pgjq.watched();
+    room integer := claim."limit";
+    wanted text;
+    wanted_id integer;
+    taken integer;
+begin
+    if exists (select from pgjq.job as w where not w.ready and w.state <> 1 and w.run_at <= clock) then
+        perform pgjq.promote();
+    end if;
+    foreach wanted in array claim.queues loop
+        wanted_id := (select q.id from pgjq.queue as q where q.name = wanted);
+        return query
+        with picked as (
+            update pgjq.job as j
+            set
+                state = 1, ready = false, lease = j.lease + 1, attempts = j.attempts + 1, worker_id = claim.worker,
+                started_at = clock, max_stalled = claim.max_stalled, requeue_exhausted = claim.requeue_exhausted,
+                lease_seconds = case when b.options is null then claim.lease
+                    else coalesce((b.options ->> 'heartbeat_seconds')::double precision, claim.lease) end,
+                expire_at = case when b.options is null then expiry
+                    else clock + make_interval(
+                        secs => coalesce((b.options ->> 'expire_in_seconds')::double precision, claim.expire)
+                    ) end,
+                locked_until = case when b.options is null then until
+                    else clock + make_interval(secs => least(
+                        coalesce((b.options ->> 'heartbeat_seconds')::double precision, claim.lease),
+                        coalesce((b.options ->> 'expire_in_seconds')::double precision, claim.expire)
+                    )) end
+            from pgjq.body as b
+            where
+                j.queue_id = wanted_id
+                and b.seq = j.seq and b.queue_id = wanted_id
+                -- The array is computed once; a plain IN (subquery) may be evaluated again, and claim more than the limit.
+                and j.ctid = any(array(
+                    select head.ctid from pgjq.job as head
+                    where head.ready and head.queue_id = wanted_id
+                    order by head.queue_id, head.rank, head.seq
+                    limit room for update skip locked
+                ))
+            returning
+                j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
+                j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision as expire_seconds,
+                b.options
+        )
+        select
+            wanted, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts, p.created_at,
+            p.lease_seconds, p.expire_seconds,
+            -- What was never claimed before has no checkpoint.
+            case when p.lease > 1 then (
+                select progress.checkpoint from pgjq.progress
+                where progress.seq = p.seq and progress.queue_id = p.queue_id
+            ) end,
+            p.options,
+            case when watched then (
+                select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts))) from picked as e
+            ) end
+        from picked as p;
+        get diagnostics taken = row_count;
+        room := room - taken;
+        exit when room <= 0;
+    end loop;
+end
+$$;

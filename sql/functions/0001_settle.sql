@@ -1,0 +1,108 @@
+-- Ending runs, or giving jobs back: sql/queries/settle.sql says what is guaranteed.
+--
+-- A function for the same reasons as claiming (functions/0001_claim.sql). Index: the primary key, once for each row
+-- given; `state + 0` keeps the planner from starting at the running jobs, which made this quadratic.
+--
+-- Answers with what became of the jobs, in three arrays; they are null if every run ended as its outcome says, which is
+-- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
+create function pgjq.settle(
+    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], results bytea[], errors text[],
+    delays double precision[],
+    out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
+)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    clock constant timestamptz := pgjq.now();
+    watched constant boolean := pgjq.watched();
+    back record;
+    ended record;
+begin
+    -- First those to be given back, then those to be ended: a wish to cancel that was committed while the first
+    -- statement waited for the row is seen by the second, which ends the job as cancelled.
+    if 3 > any(states) then
+        with moved as (
+            update pgjq.job as j
+            set
+                state = case when g.state = 2 or j.attempts > 1 then 2 else 0 end,
+                attempts = case when g.state = 2 then j.attempts else j.attempts - 1 end,
+                run_at = clock + make_interval(secs => coalesce(g.delay, 0)), ready = coalesce(g.delay, 0) <= 0,
+                locked_until = null, expire_at = null, worker_id = null
+            from unnest(queue_ids, seqs, leases, states, errors, delays)
+                as g (queue_id, seq, lease, state, error, delay)
+            where
+                j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
+                and g.state < 3 and not j.cancel_requested
+            returning j.queue_id, j.seq, j.lease, j.state, j.attempts, j.ready, g.error
+        ),
+        noted as (
+            insert into pgjq.progress (queue_id, seq, error)
+            select m.queue_id, m.seq, m.error from moved as m
+            where m.error is not null
+            on conflict (seq, queue_id) do update set error = excluded.error
+        )
+        select
+            array_agg(m.queue_id) as queue_ids, array_agg(m.seq) as seqs, array_agg(m.lease) as leases,
+            array_agg(m.state) as states, array_agg(m.attempts) as attempts,
+            array_agg(distinct m.queue_id) filter (where m.ready) as woken
+        into back from moved as m;
+        perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(back.woken);
+        if watched then
+            perform pgjq.tell(back.queue_ids, back.seqs, back.states, back.attempts);
+        end if;
+        settled_seqs := back.seqs;
+        settled_leases := back.leases;
+        settled_states := back.states;
+    end if;
+
+    with moved as (
+        delete from pgjq.job as j
+        using unnest(queue_ids, seqs, leases, states, results, errors) as g (queue_id, seq, lease, state, result, error)
+        where
+            j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
+            and (coalesce(g.state, 3) >= 3 or j.cancel_requested)
+        returning
+            j.*, case when j.cancel_requested then 5 else coalesce(g.state, 3) end as ended,
+            case when not j.cancel_requested then g.result end as result,
+            case when not j.cancel_requested then g.error end as error
+    ),
+    history as (
+        insert into pgjq.done (
+            queue_id, seq, lease, started_at, finished_at, expires_at, delete_at, worker_id, delete_after, rank,
+            attempts, max_attempts, stalled, singleton_key, state, result, error
+        )
+        select
+            m.queue_id, m.seq, m.lease, m.started_at, clock, clock + make_interval(secs => m.result_ttl),
+            case when m.delete_after > 0 then clock + make_interval(secs => m.delete_after) end, m.worker_id,
+            m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
+        from moved as m
+    )
+    select
+        array_agg(m.seq) as seqs, array_agg(m.lease) as leases, array_agg(m.ended::smallint) as states,
+        count(*) = cardinality(settle.seqs) and not bool_or(m.cancel_requested) as as_asked,
+        array_agg(m.queue_id) filter (where watched) as queue_ids,
+        array_agg(m.attempts) filter (where watched) as attempts,
+        array_agg(m.queue_id) filter (where m.awaited) as awaited_queue_ids,
+        array_agg(m.seq) filter (where m.awaited) as awaited_seqs,
+        array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states
+    into ended from moved as m;
+    if ended.awaited_seqs is not null then
+        perform pgjq.answer_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
+    end if;
+    if watched then
+        perform pgjq.tell(ended.queue_ids, ended.seqs, ended.states, ended.attempts);
+    end if;
+    if ended.as_asked then
+        return;
+    end if;
+    settled_seqs := coalesce(settled_seqs || ended.seqs, '{}');
+    settled_leases := coalesce(settled_leases || ended.leases, '{}');
+    settled_states := coalesce(settled_states || ended.states, '{}');
+end
+$$;

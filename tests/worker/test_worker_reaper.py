@@ -1,0 +1,112 @@
+"""The reaper in every worker: a pass at the start, a tick, a log line, and what its queue hears."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pgjq
+from pgjq import LeasePolicy, NewJob, Queue
+from pgjq.blocking import drive
+from tests.worker.conftest import Heard, abandon, until
+
+if TYPE_CHECKING:
+    from pgjq.storage.base import Storage
+
+ONCE = LeasePolicy(reap_interval=3600)
+OFTEN = LeasePolicy(reap_interval=0.05)
+
+
+def lapse(storage: Storage) -> None:
+    """Wait until the jobs that were abandoned are overdue."""
+    until(lambda: (drive(storage.operations("blocking").next_deadline()) or 0) < 0)
+
+
+def worker(storage: Storage, policy: LeasePolicy) -> Queue:
+    queue = Queue("q", storage=storage, lease_policy=policy, logger=logging.getLogger("mine"))
+    queue.execute(lambda job: job.attempts)
+    return queue
+
+
+def test_a_worker_that_starts_takes_up_what_its_last_life_left(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    abandon(storage, NewJob("a", None), NewJob("b", None))
+    lapse(storage)
+    queue = worker(storage, ONCE)
+    done = Heard(queue, "completed")
+    with caplog.at_level(logging.INFO, "mine"), queue:
+        assert sorted((e.id, e.result) for e in done.wait(2)) == [("a", 2), ("b", 2)]
+    assert [r.getMessage() for r in caplog.records if r.name == "mine"] == ["released stale running jobs count=2"]
+
+
+def test_nothing_to_release_is_no_line(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+    queue = worker(storage, OFTEN)
+    done = Heard(queue, "completed")
+    with caplog.at_level(logging.INFO, "mine"), queue:
+        queue.enqueue("a", None)
+        done.wait()
+    assert [r for r in caplog.records if r.name == "mine"] == []
+
+
+def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+    abandon(storage, NewJob("a", None))
+    lapse(storage)
+    queue = worker(storage, LeasePolicy(reap_interval=0))
+    done = Heard(queue, "completed", "stalled")
+    with caplog.at_level(logging.WARNING, "mine"), queue:
+        queue.enqueue("b", None)
+        assert [e.id for e in done.wait()] == ["b"]
+    assert [r.getMessage() for r in caplog.records if r.name == "mine"] == [
+        "this worker takes no stalled jobs back: reap_interval is 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [({}, ["stalled", "failing"]), ({"max_attempts": 1}, ["stalled", "failed"])],
+)
+def test_a_queue_hears_that_its_job_stalled_and_what_it_became(
+    storage: Storage, options: dict[str, int], names: list[str]
+) -> None:
+    queue = worker(storage, OFTEN)
+    heard = Heard(queue, "stalled", "failing", "failed")
+    abandon(storage, NewJob("a", {"order": 7}, **options))  # type: ignore[arg-type]
+    with queue:
+        events = heard.wait(2)
+    assert [e.name for e in events] == names
+    assert (events[0].queue, events[0].id, events[0].count, events[0].reason) == ("q", "a", 1, "lease")
+    if names[1] == "failed":
+        assert (type(events[1].error), events[1].error.payload) == (pgjq.MaxRetriesError, {"order": 7})
+
+
+def test_a_job_over_its_limit_of_stalls_failed_with_attempts_left(storage: Storage) -> None:
+    queue = worker(storage, OFTEN)
+    heard = Heard(queue, "failed")
+    abandon(storage, NewJob("a", None), policy=LeasePolicy(lease=0.1, heartbeat=None, max_stalled=0))
+    with queue:
+        (event,) = heard.wait()
+    assert (type(event.error), event.error.original_error.type) == (pgjq.JobFailedError, "Stalled")
+
+
+def test_a_wish_to_cancel_ends_a_stalled_job_and_is_no_stall(storage: Storage) -> None:
+    queue = worker(storage, OFTEN)
+    heard = Heard(queue, "stalled", "cancelled")
+    abandon(storage, NewJob("a", None))
+    assert queue.cancel("a", active=True).status == "processing"
+    with queue:
+        stalled, cancelled = heard.wait(2)
+    assert (stalled.count, stalled.action, cancelled.name) == (0, "cancelled", "cancelled")
+    status = queue.get_status("a")
+    assert status is not None
+    assert (status.state, status.stalled, status.stalled_on) == ("cancelled", 0, ())
+
+
+def test_jobs_of_queues_that_a_worker_does_not_serve_are_taken_back_as_well(storage: Storage) -> None:
+    abandon(storage, NewJob("a", None))
+    other = Queue("other", storage=storage, lease_policy=OFTEN)
+    other.execute(lambda _job: None)
+    with other:
+        until(lambda: pgjq.Client(storage).get_status("q", "a").state == "failing")  # type: ignore[union-attr]
