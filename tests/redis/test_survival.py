@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.redis_server import RedisServer
 
 TIMES = 50
-STOPS = 5
+STOPS = 3
 RESTARTS = 2
 WORKERS = 4
 LOW = 150
@@ -48,12 +48,12 @@ class Scene:
         """Stop one past its lease, and let it go on: it believes in leases that are somebody else's."""
         pid = self.chance.choice(self.pids)
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(self.chance.uniform(0.3, 0.9))
+        time.sleep(self.chance.uniform(0.65, 0.8))
         os.kill(pid, signal.SIGCONT)
 
     def busy(self) -> None:
         """Let some more jobs be done, and keep the queue filled: trouble finds work to hit."""
-        goal = self.client.get_queue_stats(QUEUE).completed + self.chance.randrange(25)
+        goal = self.client.get_queue_stats(QUEUE).completed + self.chance.randrange(10)
         while (stats := self.client.get_queue_stats(QUEUE)).completed < goal:
             if stats.ready < LOW:
                 jobs = [NewJob(str(self.enqueued + n), None, max_attempts=1000) for n in range(MORE)]

@@ -41,9 +41,10 @@ class Address:
         except (ValueError, TypeError) as error:
             raise ValidationError(f"this is not a URL of Redis: {error}") from error
 
-    def connection(self) -> Any:
-        """Make a connection for threads."""
-        return self._pool.connection_class(**self._pool.connection_kwargs)
+    def connection(self, patience: float | None = None) -> Any:
+        """Make a connection for threads; `patience` is how long to wait for anything, if not as long as usual."""
+        limits = {} if patience is None else dict.fromkeys(("socket_timeout", "socket_connect_timeout"), patience)
+        return self._pool.connection_class(**self._pool.connection_kwargs | limits)
 
     def async_connection(self) -> Any:
         """Make a connection for an event loop; `patience` is how long to wait for its answers."""

@@ -39,8 +39,8 @@ class Connections(Protocol):
         """What tells scripts to publish although they cannot see who listens: "1", or nothing."""
         ...
 
-    def reserved(self) -> Wire:
-        """Make a blocking wire that nobody else uses."""
+    def reserved(self, patience: float | None = None) -> Wire:
+        """Make a blocking wire that nobody else uses, which does not wait longer than that."""
         ...
 
     def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
@@ -68,9 +68,9 @@ class OwnConnections:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def reserved(self) -> Wire:
+    def reserved(self, patience: float | None = None) -> Wire:
         """Make a pool of its own."""
-        return BlockingPool(self._gate, self._address)
+        return BlockingPool(self._gate, self._address, patience)
 
     def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
@@ -103,8 +103,9 @@ class GivenConnections:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def reserved(self) -> Wire:
-        """Use the client: it makes connections as they are needed."""
+    def reserved(self, patience: float | None = None) -> Wire:
+        """Use the client: it makes connections as they are needed, and is as patient as it was made."""
+        del patience
         return self.blocking
 
     def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:

@@ -239,9 +239,13 @@ class RedisOperations:
         return (role, candidate) in self._shared.elected
 
     async def resign(self, role: str, candidate: str) -> None:
-        """See `Operations`."""
+        """See `Operations`. A server that does not answer is not waited for: the office lapses by itself."""
         self._shared.elected.discard((role, candidate))
-        await self._wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
+        wire = self._shared.hasty if self._colour == "blocking" else self._wire
+        try:
+            await wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
+        finally:
+            await self._shared.hasty.close()
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""

@@ -34,9 +34,10 @@ BUSY: Final = f"all {CONNECTIONS} connections were busy for {PATIENCE:g} s"
 class BlockingPool(Scripted):
     """Connections for threads. A forked child begins with none."""
 
-    def __init__(self, gate: Gate, address: Address) -> None:
+    def __init__(self, gate: Gate, address: Address, patience: float | None = None) -> None:
         self._gate = gate
         self._address = address
+        self._patience = patience
         self._begin()
 
     def _begin(self) -> None:
@@ -77,7 +78,7 @@ class BlockingPool(Scripted):
         try:
             connection = self._idle.pop()
         except IndexError:
-            return self._address.connection()
+            return self._address.connection(self._patience)
         try:
             stale = connection.can_read(0)
         except (RedisError, OSError):

@@ -16,23 +16,27 @@ if TYPE_CHECKING:
     from pgjq.blocking import Colour
     from pgjq.storage.redis.connections import Connections
     from pgjq.storage.redis.listen import Listener
+    from pgjq.storage.redis.wire import Wire
 
 URL: Final = "redis://localhost:6379"
 PORT: Final = 6379
 MOST_PORTS: Final = 65535
+GOODBYE_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
 class Shared:
     """What the operations of both colours have in common.
 
-    `frozen` is for tests alone: the time, in microseconds, that the scripts go by instead of the server's own.
+    `hasty` is for goodbyes, which wait for nobody long. `frozen` is for tests alone: the time, in microseconds, that
+    the scripts go by instead of the server's own.
     """
 
     keys: Keys
     wakes: Listener
     answers: Listener
     events: Listener
+    hasty: Wire
     unseen: str
     frozen: int | None = None
     workers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -72,6 +76,7 @@ class RedisStorage:
             connections.listener(keys.wake, lambda queue: [queue], stays=True),
             connections.listener(keys.answers, rows.answered, stays=False),
             connections.listener(keys.events, lambda _: [rows.EVERYTHING], stays=False),
+            connections.reserved(GOODBYE_SECONDS),
             connections.unseen,
         )
         self._blocking = RedisOperations("blocking", connections.blocking, self.shared)
