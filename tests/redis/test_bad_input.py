@@ -169,10 +169,11 @@ def test_a_client_of_ones_own_serves_both_colours_and_stays_open(redis_url: str)
         with queue:
             queue.enqueue("a", 1)
             done.wait()
+            assert queue.enqueue_and_wait("b", 2) == 3
         assert queue.get_result("a") == 2
         storage.close()
         with pytest.raises(pgjq.StorageError, match="closed"):
-            queue.enqueue("b", 1)
+            queue.enqueue("c", 1)
         assert mine.ping()
         mine.flushall()
 
@@ -202,6 +203,7 @@ def live(storage: pgjq.RedisStorage) -> None:
             client.enqueue_many(name, [(str(n), n) for n in range(20)])
         for heard in done:
             heard.wait(20)
+        assert [client.enqueue_and_wait(name, "asked", name, timeout=60) for name in ("one", "two")] == ["one", "two"]
         worker.stop()
         assert {job.state for job in client.find_jobs(limit=100)} == {"completed"}
         assert len(client.get_workers()) == 1

@@ -22,8 +22,8 @@ TIMES = 50
 STOPS = 3
 RESTARTS = 2
 WORKERS = 4
-LOW = 150
-MORE = 300
+LOW = 100
+MORE = 200
 QUEUE = "q"
 
 
@@ -53,7 +53,7 @@ class Scene:
 
     def busy(self) -> None:
         """Let some more jobs be done, and keep the queue filled: trouble finds work to hit."""
-        goal = self.client.get_queue_stats(QUEUE).completed + self.chance.randrange(10)
+        goal = self.client.get_queue_stats(QUEUE).completed + self.chance.randrange(6)
         while (stats := self.client.get_queue_stats(QUEUE)).completed < goal:
             if stats.ready < LOW:
                 jobs = [NewJob(str(self.enqueued + n), None, max_attempts=1000) for n in range(MORE)]
