@@ -15,6 +15,7 @@ from benchmarks import (
     release,
     round_trip,
     single_enqueue,
+    storages,
     wakeups,
     worker_memory,
     worker_throughput,
@@ -40,6 +41,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "reap": reap.measure,
     "release": release.measure,
     "worker_memory": worker_memory.measure,
+    "storages": storages.measure,
 }
 
 

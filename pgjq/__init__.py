@@ -31,6 +31,7 @@ from pgjq.serde import JsonSerde, MsgpackSerde, Serde
 from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.storage.redis.storage import RedisStorage
 from pgjq.worker.leader import LeaderElection
 from pgjq.worker.run import AsyncJob, Job
 
@@ -69,6 +70,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStats",
     "Reaper",
+    "RedisStorage",
     "Retry",
     "SchemaError",
     "Serde",

@@ -12,11 +12,12 @@ from pgjq.migrate import migrate
 from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.storage.redis.storage import RedisStorage
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
-SCHEMES = "postgresql://, file:///directory, memory:, embedded: or embedded:///directory"
+SCHEMES = "postgresql://, redis://, rediss://, file:///directory, memory:, embedded: or embedded:///directory"
 
 
 def open_storage(url: str) -> Storage:
@@ -34,6 +35,8 @@ def open_storage(url: str) -> Storage:
     match parts.scheme:
         case "postgresql" | "postgres":
             return PostgresStorage(url)
+        case "redis" | "rediss":
+            return RedisStorage(url)
         case "memory":
             return MemoryStorage()
         case "file":

@@ -1,7 +1,7 @@
-"""The servers that the tests talk to, started here unless PGJQ_TEST_URL names one, and a clean database for each test.
+"""The servers that the tests talk to, and a clean database for each test.
 
-One database is migrated for the whole run. Between tests its rows go, in one round trip: a millisecond, where a
-database of its own would cost sixty.
+They are started here unless PGJQ_TEST_URL and PGJQ_TEST_REDIS_URL name others. One database is migrated for the whole
+run. Between tests its rows go, in one round trip: a millisecond, where a database of its own would cost sixty.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+import redis
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import pgjq
 from pgjq.embedded import EmbeddedServer
+from tests.redis_server import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -82,3 +84,23 @@ def postgres(database: str) -> Iterator[pgjq.PostgresStorage]:
     storage = pgjq.PostgresStorage(database)
     yield storage
     storage.close()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis that is ours to fill."""
+    if url := os.environ.get("PGJQ_TEST_REDIS_URL"):
+        yield url
+        return
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_storage(redis_url: str) -> Iterator[pgjq.RedisStorage]:
+    """A storage on that server, with a prefix of its own."""
+    storage = pgjq.RedisStorage(redis_url, prefix=f"test-{uuid4().hex}")
+    yield storage
+    storage.close()
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()

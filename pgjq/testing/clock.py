@@ -1,16 +1,20 @@
 """Clocks that stand still until a test moves them.
 
-The clock that decides is the storage's, so a test moves that one: it gives a memory storage a `ManualClock`, and
-replaces PostgreSQL's one function of time for everybody who uses that database.
+The clock that decides is the storage's, so a test moves that one: it gives a memory storage a `ManualClock`, replaces
+PostgreSQL's one function of time for everybody who uses that database, and tells the scripts of a Redis storage what to
+take for the time.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 from psycopg import sql
+
+if TYPE_CHECKING:
+    from pgjq.storage.redis.storage import RedisStorage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,3 +67,19 @@ class PostgresClock:
         )
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             connection.execute(statement.format(self._function, sql.Literal(body.as_string(connection))))
+
+
+class RedisClock:
+    """The clock of one `RedisStorage` object: it stands still for that one, until `restore` lets it run again."""
+
+    def __init__(self, storage: RedisStorage, start: datetime = START) -> None:
+        self._storage = storage
+        storage.shared.frozen = round(start.timestamp() * 1_000_000)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._storage.shared.frozen = (self._storage.shared.frozen or 0) + round(seconds * 1_000_000)
+
+    def restore(self) -> None:
+        """Go by the server's clock again."""
+        self._storage.shared.frozen = None

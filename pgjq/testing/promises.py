@@ -14,8 +14,9 @@ from pgjq.storage.base import Promises
 from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.storage.redis.storage import RedisStorage
 
-STORAGES: tuple[Any, ...] = (PostgresStorage, FileStorage, MemoryStorage)
+STORAGES: tuple[Any, ...] = (PostgresStorage, RedisStorage, FileStorage, MemoryStorage)
 BEGIN, END = "<!-- made from what storages declare -->\n", "<!-- end -->\n"
 
 

@@ -94,6 +94,18 @@ def test_the_demo_runs_in_memory_and_says_that_nobody_is_killed(tmp_path: Path) 
     assert "nobody is killed" in output
 
 
+@pytest.mark.slow
+def test_the_demo_runs_on_redis_and_leaves_no_job_there(tmp_path: Path, redis_url: str) -> None:
+    process = demo(tmp_path, "--url", redis_url)
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    found = figures(output)
+    assert found["jobs completed, with one result each"] == JOBS + 1
+    assert found["jobs taken back, and run again"] > 0
+    with pgjq.Client(pgjq.open_storage(redis_url)) as client:
+        assert not client.find_jobs()
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -11,7 +11,7 @@ from pgjq import Client, Discard, LeasePolicy, MemoryStorage, NewJob, PostgresSt
 from pgjq.blocking import drive
 from pgjq.outcome import Completed, Failed, describe
 from pgjq.storage.base import Settlement
-from pgjq.testing.clock import ManualClock, PostgresClock
+from pgjq.testing.clock import ManualClock, PostgresClock, RedisClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from pgjq.testing.clock import Clock
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "redis"])
 def timed(request: pytest.FixtureRequest) -> Iterator[tuple[Storage, Clock]]:
     if request.param == "memory":
         clock = ManualClock()
         yield MemoryStorage(clock=clock), clock
+        return
+    if request.param == "redis":
+        storage = request.getfixturevalue("redis_storage")
+        yield storage, RedisClock(storage)
         return
     moved = PostgresClock(request.getfixturevalue("database"))
     yield request.getfixturevalue("postgres"), moved

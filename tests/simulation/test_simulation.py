@@ -1,4 +1,4 @@
-"""The lease protocol in seeded stories: thousands in memory, some of the same on PostgreSQL, and mutants found out."""
+"""The lease protocol in seeded stories: thousands in memory, some on other storages, and mutants found out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 from pgjq import MemoryStorage
 from pgjq.storage.model import runs
 from pgjq.storage.model.jobs import Jobs
-from pgjq.testing import PostgresClock
+from pgjq.testing import PostgresClock, RedisClock
 from pgjq.testing.simulation import Story, play, play_all
 
 if TYPE_CHECKING:
-    from pgjq import PostgresStorage
+    from pgjq import PostgresStorage, RedisStorage
 
 STORIES = 10_000
 ON_POSTGRES = range(25)
+ON_REDIS = range(40)
 
 
 def test_ten_thousand_stories_keep_every_invariant() -> None:
@@ -34,6 +35,13 @@ def test_the_same_seeds_have_the_same_answers_on_postgres(database: str, postgre
     for seed in ON_POSTGRES:
         answers = Story(seed, postgres, clock, queue=f"story {seed}").play()
         assert answers == play(seed), f"seed {seed} tells PostgreSQL and memory apart"
+
+
+def test_the_same_seeds_have_the_same_answers_on_redis(redis_storage: RedisStorage) -> None:
+    clock = RedisClock(redis_storage)
+    for seed in ON_REDIS:
+        answers = Story(seed, redis_storage, clock, queue=f"story {seed}").play()
+        assert answers == play(seed), f"seed {seed} tells Redis and memory apart"
 
 
 class Unfenced(Jobs):

@@ -31,6 +31,12 @@ SELDOM = LeasePolicy(reap_interval=3600)
 QUICK = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.05)
 
 
+@pytest.fixture(params=["postgres", "redis_storage"])
+def led(request: pytest.FixtureRequest) -> Storage:
+    """A storage that has leaders."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture
 def reapers() -> Iterator[Callable[..., Reaper]]:
     """Make reapers that are stopped in the end."""
@@ -139,8 +145,8 @@ def test_what_was_taken_back_is_logged_once(storage: Storage, caplog: pytest.Log
     assert [r.getMessage() for r in caplog.records if r.name == "mine"] == ["released stale running jobs count=2"]
 
 
-def test_stopping_leaves_no_thread_and_it_can_be_started_again(postgres: PostgresStorage) -> None:
-    reaper = Reaper(storage=postgres, leader_election=QUICK)
+def test_stopping_leaves_no_thread_and_it_can_be_started_again(led: Storage) -> None:
+    reaper = Reaper(storage=led, leader_election=QUICK)
     others = set(threading.enumerate())
     for _ in range(2):
         with reaper:
@@ -162,20 +168,20 @@ def test_a_queue_and_a_reaper_live_in_one_process(storage: Storage) -> None:
         assert done.wait()[0].result == 2
 
 
-def test_one_leads_and_only_it_takes_jobs_back(postgres: PostgresStorage, reapers: Callable[..., Reaper]) -> None:
-    first, second = (reapers(postgres, leader_election=QUICK) for _ in range(2))
+def test_one_leads_and_only_it_takes_jobs_back(led: Storage, reapers: Callable[..., Reaper]) -> None:
+    first, second = (reapers(led, leader_election=QUICK) for _ in range(2))
     leads, follows = Heard(first, "leadership_acquired", "leadership_lost", "stalled"), Heard(second, "stalled")
     first.start()
     assert [(e.name, e.id) for e in leads.wait()] == [("leadership_acquired", first.reaper_id)]
     second.start()
-    abandon(postgres, *(NewJob(str(n), None) for n in range(50)))
+    abandon(led, *(NewJob(str(n), None) for n in range(50)))
     assert {e.name for e in leads.wait(51)[1:]} == {"stalled"}
     assert (first.is_leader, second.is_leader, follows.events) == (True, False, [])
 
 
-def test_stopping_hands_leadership_over_at_once(postgres: PostgresStorage, reapers: Callable[..., Reaper]) -> None:
+def test_stopping_hands_leadership_over_at_once(led: Storage, reapers: Callable[..., Reaper]) -> None:
     slow = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1200, acquire_retry_interval=0.05)
-    first, second = (reapers(postgres, leader_election=slow) for _ in range(2))
+    first, second = (reapers(led, leader_election=slow) for _ in range(2))
     lost, acquired = Heard(first, "leadership_lost"), Heard(second, "leadership_acquired")
     first.start()
     until(lambda: first.is_leader)
@@ -185,14 +191,14 @@ def test_stopping_hands_leadership_over_at_once(postgres: PostgresStorage, reape
     assert (first.is_leader, second.is_leader) == (False, True)
 
 
-def test_a_new_leader_takes_back_what_is_overdue(postgres: PostgresStorage, reapers: Callable[..., Reaper]) -> None:
-    leader, heir = (reapers(postgres, leader_election=QUICK, lease_policy=SELDOM) for _ in range(2))
+def test_a_new_leader_takes_back_what_is_overdue(led: Storage, reapers: Callable[..., Reaper]) -> None:
+    leader, heir = (reapers(led, leader_election=QUICK, lease_policy=SELDOM) for _ in range(2))
     leader.start()
     until(lambda: leader.is_leader)
     heir.start()
     heard = Heard(heir, "stalled")
     leader.stop()
-    abandon(postgres, NewJob("a", None))
+    abandon(led, NewJob("a", None))
     assert heard.wait()[0].id == "a"
 
 
@@ -242,21 +248,19 @@ def test_a_leader_whose_session_was_ended_never_leads_beside_its_heir(
 
 
 @pytest.mark.parametrize("event", ["leadership_acquired", "stalled"])
-def test_a_callback_may_stop_its_reaper(postgres: PostgresStorage, event: Any) -> None:
-    reaper = Reaper(storage=postgres, leader_election=QUICK)
+def test_a_callback_may_stop_its_reaper(led: Storage, event: Any) -> None:
+    reaper = Reaper(storage=led, leader_election=QUICK)
     stopped = threading.Event()
     reaper.on(event, lambda _event: (reaper.stop(), stopped.set()))
     reaper.start()
-    abandon(postgres, NewJob("a", None))
+    abandon(led, NewJob("a", None))
     assert stopped.wait(60)
     assert not reaper.is_leader
-    assert drive(postgres.operations("blocking").elect("reaper", "another", ttl=30))
+    assert drive(led.operations("blocking").elect("reaper", "another", ttl=30))
 
 
-def test_a_lock_may_last_longer_than_the_server_can_count(
-    postgres: PostgresStorage, reapers: Callable[..., Reaper]
-) -> None:
-    reaper = reapers(postgres, leader_election=LeaderElection(enabled=True, lock_ttl=10**9))
+def test_a_lock_may_last_longer_than_the_server_can_count(led: Storage, reapers: Callable[..., Reaper]) -> None:
+    reaper = reapers(led, leader_election=LeaderElection(enabled=True, lock_ttl=10**9))
     reaper.start()
     until(lambda: reaper.is_leader)
 

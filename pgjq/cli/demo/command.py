@@ -45,8 +45,8 @@ LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a mid
 )
 @click.option(
     "--url",
-    help="Run on this storage instead: a PostgreSQL (the schema pgjq is made there if it is missing), file:///directory"
-    " or memory: (without the killing). The demo's jobs are removed in the end.",
+    help="Run on this storage instead: a PostgreSQL (the schema pgjq is made there if it is missing), redis://host,"
+    " file:///directory or memory: (without the killing). The demo's jobs are removed in the end.",
 )
 def demo(jobs: int, url: str | None) -> None:
     """See jobs run, with one worker killed on the way.

@@ -1,0 +1,55 @@
+"""Where a server is: from a URL to connections of redis-py, which we keep in pools of our own (pool.py)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pgjq.errors import ValidationError
+
+# What a URL may say otherwise. A peer that is gone is noticed by the call that it does not answer.
+USUAL: Final[dict[str, Any]] = {
+    "socket_timeout": 15.0,
+    "socket_connect_timeout": 5.0,
+    "socket_keepalive": True,
+    "client_name": "pgjq",
+    "protocol": 2,
+}
+
+
+class Address:
+    """A URL, and the connections that it leads to. Making one does not connect it."""
+
+    def __init__(self, url: str) -> None:
+        blocking: Any = redis.ConnectionPool
+        awaiting: Any = redis.asyncio.ConnectionPool
+        try:
+            pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **USUAL)
+            async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **USUAL)
+            for settings in (pool.connection_kwargs, async_pool.connection_kwargs):
+                settings["decode_responses"] = False  # Payloads are bytes, whatever a URL says.
+            # Waiting in redis-py, on Python 3.11, costs a task for each command, and forgets that it was cancelled.
+            self.patience: float | None = async_pool.connection_kwargs.pop("socket_timeout")
+            async_pool.connection_kwargs["socket_timeout"] = None
+            self._pool, self._async_pool = pool, async_pool
+            self.connection()
+        except (ValueError, TypeError) as error:
+            raise ValidationError(f"this is not a URL of Redis: {error}") from error
+
+    def connection(self, patience: float | None = None) -> Any:
+        """Make a connection for threads; `patience` is how long to wait for anything, if not as long as usual."""
+        limits = {} if patience is None else dict.fromkeys(("socket_timeout", "socket_connect_timeout"), patience)
+        return self._pool.connection_class(**self._pool.connection_kwargs | limits)
+
+    def async_connection(self) -> Any:
+        """Make a connection for an event loop; `patience` is how long to wait for its answers."""
+        return self._async_pool.connection_class(**self._async_pool.connection_kwargs)
+
+    def client(self) -> Any:
+        """Make a client, for what only a client can do: listen."""
+        return redis.Redis(connection_pool=self._pool)

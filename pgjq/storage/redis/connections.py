@@ -1,0 +1,117 @@
+"""All the connections of a storage: those that we make and close, or those of a client that somebody gave us."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pgjq.errors import ValidationError
+from pgjq.storage.redis.address import Address
+from pgjq.storage.redis.listen import Listener
+from pgjq.storage.redis.pool import AsyncPool, BlockingPool
+from pgjq.storage.redis.wire import ClientWire, Gate, ThreadedWire
+
+if TYPE_CHECKING:
+    from pgjq.storage.redis.listen import Subjects
+    from pgjq.storage.redis.wire import Wire
+
+
+class Connections(Protocol):
+    """A server's connections in both colours, and for listening."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether they have been closed."""
+        ...
+
+    @property
+    def blocking(self) -> Wire:
+        """The blocking colour's."""
+        ...
+
+    @property
+    def awaiting(self) -> Wire:
+        """The async colour's."""
+        ...
+
+    @property
+    def unseen(self) -> str:
+        """What tells scripts to publish although they cannot see who listens: "1", or nothing."""
+        ...
+
+    def reserved(self, patience: float | None = None) -> Wire:
+        """Make a blocking wire that nobody else uses, which does not wait longer than that."""
+        ...
+
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+        """Make the listener of a channel."""
+        ...
+
+    def close(self) -> None:
+        """Close what is ours, from any thread."""
+        ...
+
+
+class OwnConnections:
+    """Connections that we make, and close."""
+
+    unseen = ""
+
+    def __init__(self, url: str) -> None:
+        self._gate = Gate()
+        self._address = Address(url)
+        self.blocking = BlockingPool(self._gate, self._address)
+        self.awaiting = AsyncPool(self._gate, self._address)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the storage has been closed."""
+        return self._gate.closed
+
+    def reserved(self, patience: float | None = None) -> Wire:
+        """Make a pool of its own."""
+        return BlockingPool(self._gate, self._address, patience)
+
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+        """Make the listener of a channel."""
+        return Listener(self._address.client(), channel, subjects, stays=stays)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._gate.closed = True
+        self.blocking.close_now()
+        self.awaiting.close_soon()
+
+
+class GivenConnections:
+    """Somebody's client, whose connections are not ours to close."""
+
+    def __init__(self, client: Any) -> None:
+        if not hasattr(client, "pubsub") or inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
+            raise ValidationError("client must be a redis.Redis or its like, of the blocking kind, also for async code")
+        if client.get_encoder().decode_responses:
+            raise ValidationError("client must not decode responses: payloads are bytes (decode_responses=False)")
+        self._gate = Gate()
+        self._client = client
+        # In a cluster the server that runs a script does not know who listens at another one.
+        self.unseen = "1" if hasattr(client, "nodes_manager") else ""
+        self.blocking = ClientWire(self._gate, client)
+        self.awaiting = ThreadedWire(self.blocking)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the storage has been closed."""
+        return self._gate.closed
+
+    def reserved(self, patience: float | None = None) -> Wire:
+        """Use the client: it makes connections as they are needed, and is as patient as it was made."""
+        del patience
+        return self.blocking
+
+    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+        """Make the listener of a channel."""
+        return Listener(self._client, channel, subjects, stays=stays)
+
+    def close(self) -> None:
+        """Use the client no more."""
+        self._gate.closed = True

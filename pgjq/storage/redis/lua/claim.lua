@@ -1,0 +1,56 @@
+-- Claim: take up to `limit` due jobs, by priority and then by number; no two callers get the same one.
+--
+-- Guarantees
+--   * Each claim raises the job's lease, counts an attempt, and records what the reaper will go by.
+--   * A job whose time has come is found, however it was delayed; at most a thousand of them are promoted by one call.
+--   * A full server does not refuse it: work that is there can be done.
+insist()
+local due = redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1000)
+local ranks = {}
+load(due)
+for _, seq in ipairs(due) do
+    ranks[#ranks + 1], ranks[#ranks + 2] = -jobs[seq][PRIORITY], seq
+end
+send('ZREM', WAITING, due)
+send('ZADD', READY, ranks)
+
+local function earlier(one, other)
+    return one and other and math.min(one, other) or one or other
+end
+
+local seqs, rows = {}, {}
+for n, word in ipairs(redis.call('ZPOPMIN', READY, request.limit)) do
+    if n % 2 == 1 then
+        seqs[#seqs + 1] = word
+    end
+end
+load(seqs)
+local reply = send('HMGET', PAYLOADS, seqs)
+local checkpoints = redis.call('HLEN', CHECKPOINTS) > 0 and send('HMGET', CHECKPOINTS, seqs) or {}
+for n, seq in ipairs(seqs) do
+    local job = jobs[seq]
+    local options = options_of(job)
+    local lease_for = options.heartbeat_seconds and micros(options.heartbeat_seconds) or some(request.lease)
+    local expire_for = options.expire_in_seconds and micros(options.expire_in_seconds) or some(request.expire)
+    remove(LIVE[job[STATE]], seq)
+    if job[RETENTION] then
+        remove(PRUNABLE, seq)
+    end
+    job[STATE], job[WORKER], job[STARTED], job[TOKEN] = 'processing', request.worker, NOW, REAL
+    job[LEASE], job[ATTEMPTS] = job[LEASE] + 1, job[ATTEMPTS] + 1
+    job[LEASE_FOR], job[EXPIRE_AT] = lease_for, expire_for and NOW + expire_for
+    job[MAX_STALLED], job[REQUEUE] = some(request.max_stalled), request.requeue
+    add(PROCESSING, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf', seq)
+    changed[seq] = true
+    tell('processing', job)
+    rows[#rows + 1] = {
+        seq, job[ID], job[LEASE], text(REAL), job[ATTEMPTS], job[MAX_ATTEMPTS], text(job[CREATED]), text(lease_for),
+        text(expire_for), job[OPTIONS], checkpoints[n] and #reply or false
+    }
+    if checkpoints[n] then
+        reply[#reply + 1] = checkpoints[n]
+    end
+end
+done()
+table.insert(reply, 1, cjson.encode(rows))
+return reply

@@ -1,0 +1,13 @@
+-- Delete: forget jobs that are not running, and their ids. Answers how many. A full server allows it.
+insist()
+local count = 0
+for _, id in ipairs(request) do
+    local seq = redis.call('HGET', IDS, id)
+    local job = read(seq)
+    if job and job[STATE] ~= 'processing' then
+        drop(seq, job)
+        count = count + 1
+    end
+end
+done()
+return count

@@ -1,0 +1,5 @@
+-- Elect: take an office that is free, or prove to hold it and hold it longer; nobody else's is touched. Stands alone.
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0

@@ -1,0 +1,80 @@
+-- Enqueue: add jobs whose ids are free, in their order, all of them or none; answer for those that were not added.
+--
+-- Guarantees
+--   * An id is taken while its job lives, and then until its result expires; of any number of callers one adds it.
+--   * A number orders the jobs of a queue. It is the server's time in microseconds, or one more than the last, so that
+--     no failover, whatever it forgets, gives a number to a second job.
+--   * With `awaited` a job is marked, be it new or found: whoever ends it tells those who wait. The mark and the end cannot
+--     miss each other.
+--   * The first write is one that a full server refuses.
+-- The answer begins with the first job's number, if it was added, and says of each one that was not which job has its id.
+-- Answers nil for a queue that is not on the list of queues yet: nobody would look after its jobs.
+if not redis.call('HGET', META, 'listed') then
+    return false
+end
+local ids, settings, which, made = request.ids, request.settings, some(request.which), request.made
+local awaited = request.awaited
+local first = math.max((tonumber(redis.call('HGET', META, 'seq')) or 0) + 1, REAL)
+redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
+
+local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local refused, results, mine = {}, {}, {}
+local owners = made and {} or send('HMGET', IDS, ids)
+
+local function number(position)
+    return string.format('%016.0f', first + position - 1)
+end
+
+local function refuse(position, status, seq, result)
+    local job = jobs[seq]
+    refused[#refused + 1] = {position - 1, status, job[STATE], seq}
+    results[#results + 1] = result or false
+    if awaited and not job[AWAITED] then
+        job[AWAITED], changed[seq] = true, true
+    end
+end
+
+local function is_taken(position, id, own)
+    if mine[id] then
+        refuse(position, 'duplicate', mine[id])
+        return true
+    end
+    local seq = owners[position]
+    local job = read(seq)
+    if not job then
+        return false
+    end
+    local state = job[STATE]
+    if LIVE[state] or (state == 'failed' and own[DUPLICATE_] and is_fresh(job)) then
+        refuse(position, 'duplicate', seq)
+        return true
+    end
+    if state == 'completed' and is_fresh(job) then
+        refuse(position, 'completed', seq, redis.call('HGET', OUTCOMES, seq))
+        return true
+    end
+    supersede(seq, job)
+    return false
+end
+
+for position, id in ipairs(ids) do
+    local own = settings[which and which[position] or 1]
+    if not is_taken(position, id, own) then
+        local seq = number(position)
+        local job = {
+            id, 'queued', own[PRIORITY_], own[MAX_], own[TTL_], some(own[KEY_]), some(own[OPTIONS_]),
+            some(own[RETENTION_]), own[KEEP_], NOW, 0, 0, 0, 0, 0, false, false, false, false, false, false, false, false,
+            awaited, false, false
+        }
+        mine[id] = seq
+        add(IDS, id, seq)
+        add(PAYLOADS, seq, ARGV[BLOBS + position])
+        add(ORDER, 0, seq)
+        place(seq, job, some(own[RUN_AT_]) or NOW + own[DELAY_])
+        tell('queued', job)
+    end
+end
+sweep(#ids + 10)
+done()
+table.insert(results, 1, cjson.encode({number(1), refused}))
+return results

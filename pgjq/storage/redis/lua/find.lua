@@ -1,0 +1,46 @@
+-- Find: jobs after a number, in the order of their enqueueing, by state, key and age.
+--
+-- Looks at no more than `looks` jobs, so that it keeps nobody waiting; the answer begins with the number to go on from,
+-- or nil when that was all. Running jobs, of which there are few, are found through their deadlines.
+local function candidates()
+    if request.state ~= 'processing' then
+        return redis.call('ZRANGEBYLEX', ORDER, '(' .. request.after, '+', 'LIMIT', 0, request.looks)
+    end
+    local running = {}
+    for _, seq in ipairs(redis.call('ZRANGE', PROCESSING, 0, -1)) do
+        if seq > request.after then
+            running[#running + 1] = seq
+        end
+    end
+    table.sort(running)
+    return {unpack(running, 1, math.min(#running, request.looks))}
+end
+
+local state, key = some(request.state), some(request.singleton_key)
+local before, after = some(request.created_before), some(request.created_after)
+
+local function is_wanted(job)
+    return (not state or job[STATE] == state)
+        and (not key or job[SINGLETON] == key)
+        and (not before or job[CREATED] < before)
+        and (not after or job[CREATED] >= after)
+end
+
+local rows, reply = {}, {}
+local seen = candidates()
+local last = #seen == request.looks and seen[#seen]
+load(seen)
+for _, seq in ipairs(seen) do
+    local job = jobs[seq]
+    if is_wanted(job) then
+        rows[#rows + 1] = row_of(seq, job)
+        reply[#reply + 1] = outcome_of(seq, job)
+        if #rows == request.limit then
+            last = seq
+            break
+        end
+    end
+end
+table.insert(reply, 1, cjson.encode(rows))
+table.insert(reply, 1, last)
+return reply

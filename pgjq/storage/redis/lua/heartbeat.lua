@@ -1,0 +1,21 @@
+-- Heartbeat: move the deadline ahead for every lease that is still held; never past the attempt's expiry.
+--
+-- Guarantees
+--   * Answers for each lease: 0 it is lost, 1 it was renewed, 2 it was renewed and its job is asked to end.
+--   * A full server refuses none: a worker that is alive does not lose its jobs to it.
+insist()
+local answers, seqs = {}, {}
+for n, lease in ipairs(request) do
+    seqs[n] = lease[1]
+end
+load(seqs)
+for n, lease in ipairs(request) do
+    local job = held(unpack(lease))
+    if job and job[LEASE_FOR] then
+        local until_ = NOW + job[LEASE_FOR]
+        add(PROCESSING, job[EXPIRE_AT] and math.min(until_, job[EXPIRE_AT]) or until_, lease[1])
+    end
+    answers[n] = not job and 0 or job[CANCEL] and 2 or 1
+end
+done()
+return cjson.encode(answers)

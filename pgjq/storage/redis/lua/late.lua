@@ -1,0 +1,6 @@
+-- Late: the deadlines and the numbers of the jobs that reap.lua would take back now, the most overdue first.
+local deadlines = {}
+for n, seq in ipairs(overdue()) do
+    deadlines[n] = {redis.call('ZSCORE', PROCESSING, seq), seq}
+end
+return deadlines

@@ -1,0 +1,311 @@
+-- What every script of a queue begins with: its keys, its time, a job's record, and the steps that several verbs share.
+--
+-- Rules
+--   * KEYS are those of one queue, in the order of keys.py, and share a hash tag.
+--   * Everything is in microseconds since the epoch, by this server's clock. A test may name another time: ARGV[1].
+--   * A script looks first and writes then. Steps note what is to change, in Lua's memory, and `done` writes it, with one
+--     command for each key and not for each job.
+--   * A full server (maxmemory) refuses a script at its first write or not at all, so that nothing is ever half-written.
+--     Scripts that add something begin with a write that a full server refuses; scripts that work on jobs which are there
+--     already begin with one that it allows, and so can always finish them.
+local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING, CHECKPOINTS, OUTCOMES, EXPIRING,
+    PRUNABLE = unpack(KEYS)
+local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
+
+local QUEUE, EVENTS, WAKE, ANSWERS, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local request = cjson.decode(ARGV[7])
+local BLOBS = 7
+local CHUNK = 4000
+
+local time = redis.call('TIME')
+local REAL = time[1] * 1000000 + time[2]
+local NOW = ARGV[1] == '' and REAL or tonumber(ARGV[1])
+
+-- A job's record is an array; `false` stands for "none".
+local ID, STATE, PRIORITY, MAX_ATTEMPTS, RESULT_TTL, SINGLETON, OPTIONS, RETENTION, KEEP, CREATED, RUN_AT, ATTEMPTS,
+    LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE, AWAITED,
+    STALLED_ON, SUPERSEDED =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26
+
+local function some(value)
+    if value == cjson.null or value == nil then
+        return false
+    end
+    return value
+end
+
+-- Numbers of more than fourteen digits lose some of them on their way through JSON, unless they are text.
+local function text(number)
+    return number and string.format('%.0f', number) or cjson.null
+end
+
+local function micros(seconds)
+    return math.floor(seconds * 1000000 + 0.5)
+end
+
+-- What is to change: for each key the words of a command that removes from it, and of one that adds to it afterwards;
+-- jobs at hand, and which of them changed; how many more or fewer are in a state.
+local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
+local events, answered, placed = {}, {}, false
+
+local function words_of(noted, key)
+    local words = noted[key]
+    if not words then
+        words = {}
+        noted[key] = words
+    end
+    return words
+end
+
+local function remove(key, name)
+    local words = words_of(removed, key)
+    words[#words + 1] = name
+end
+
+-- A hash's field and its value, or a sorted set's score and its member.
+local function add(key, first, second)
+    local words = words_of(added, key)
+    local last = #words
+    words[last + 1], words[last + 2] = first, second
+end
+
+-- Run a command on many words, in pieces that Lua can pass on.
+local function send(command, key, words)
+    local answers, count = {}, #words
+    if count > 0 and count <= CHUNK then
+        return redis.call(command, key, unpack(words))
+    end
+    for first = 1, count, CHUNK do
+        local answer = redis.call(command, key, unpack(words, first, math.min(first + CHUNK - 1, count)))
+        for _, value in ipairs(type(answer) == 'table' and answer or {}) do
+            answers[#answers + 1] = value
+        end
+    end
+    return answers
+end
+
+-- Read jobs, many at once; `read` then finds them at hand.
+local function load(seqs)
+    for n, packed in ipairs(send('HMGET', JOBS, seqs)) do
+        jobs[seqs[n]] = packed and cmsgpack.unpack(packed)
+    end
+end
+
+local function read(seq)
+    if seq and jobs[seq] == nil then
+        load({seq})
+    end
+    return seq and jobs[seq]
+end
+
+local function options_of(job)
+    return job[OPTIONS] and cjson.decode(job[OPTIONS]) or {}
+end
+
+-- The job that a lease still holds. The token is the moment of the claim: a claim that a failover forgot, and the claim
+-- that was made instead, have the same number but never the same token.
+local function held(seq, lease, token)
+    local job = read(seq)
+    if job and job[STATE] == 'processing' and job[LEASE] == lease and job[TOKEN] == tonumber(token) then
+        return job
+    end
+    return nil
+end
+
+-- Begin with a write that does nothing and that a full server allows: what follows it is not refused.
+local function insist()
+    redis.call('HDEL', META, '')
+end
+
+-- Events are published together, at the end, and only if somebody listens; in a cluster nobody can know that.
+local heard = UNSEEN == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
+
+local function tell(name, job, count, action, reason)
+    if heard then
+        events[#events + 1] = {name, job[ID], job[ATTEMPTS], count, action, reason}
+    end
+end
+
+-- Those who wait for a job are told when it has ended, or is gone; of other jobs nobody is told.
+local function answer(job)
+    if job[AWAITED] then
+        answered[#answered + 1] = job[ID]
+    end
+end
+
+local function publish(channel, told, message)
+    for first = 1, #told, 500 do
+        redis.call('PUBLISH', channel, message({unpack(told, first, math.min(first + 499, #told))}))
+    end
+end
+
+-- Write what was noted, and say what happened: to subscribers, to those who wait for an answer, and, if there may be work
+-- now, to workers that sleep.
+local function done()
+    for seq in pairs(changed) do
+        add(JOBS, seq, cmsgpack.pack(jobs[seq]))
+    end
+    local hashes = {[JOBS] = 1, [PAYLOADS] = 1, [IDS] = 1, [CHECKPOINTS] = 1, [OUTCOMES] = 1}
+    for key, words in pairs(removed) do
+        send(hashes[key] and 'HDEL' or 'ZREM', key, words)
+    end
+    for key, words in pairs(added) do
+        send(hashes[key] and 'HSET' or 'ZADD', key, words)
+    end
+    for state, count in pairs(counts) do
+        redis.call('HINCRBY', META, state, count)
+    end
+    publish(EVENTS, events, function(part) return cjson.encode({queue = QUEUE, at = text(NOW), events = part}) end)
+    publish(ANSWERS, answered, function(part) return cjson.encode({QUEUE, part}) end)
+    if placed and redis.call('HDEL', META, 'asleep') == 1 then
+        redis.call('PUBLISH', WAKE, QUEUE)
+    end
+end
+
+-- Put a job where claims, or promotion, will find it. If it waits too long there, prune.lua finds it by when it was to
+-- run, unless it brought a retention of its own.
+local function place(seq, job, run_at)
+    job[RUN_AT] = run_at
+    jobs[seq], changed[seq], placed = job, true, true
+    add(LIVE[job[STATE]], run_at, seq)
+    if run_at <= NOW then
+        add(READY, -job[PRIORITY], seq)
+    else
+        add(WAITING, run_at, seq)
+    end
+    if job[RETENTION] then
+        add(PRUNABLE, math.max(job[CREATED], run_at) + job[RETENTION], seq)
+    end
+end
+
+-- Take a job out of wherever its state has put it.
+local function leave(seq, job)
+    local state = job[STATE]
+    if not LIVE[state] then
+        counts[state] = (counts[state] or 0) - 1
+        return
+    end
+    remove(LIVE[state], seq)
+    if state ~= 'processing' then
+        remove(READY, seq)
+        remove(WAITING, seq)
+        if job[RETENTION] then
+            remove(PRUNABLE, seq)
+        end
+    end
+end
+
+-- End a run, but not the job.
+local function give_back(seq, job, state, delay)
+    leave(seq, job)
+    job[STATE], job[WORKER], job[EXPIRE_AT] = state, false, false
+    place(seq, job, NOW + delay)
+end
+
+-- End a job. What a completed one was told is of no use to anybody any more.
+local function finish(seq, job, state, outcome)
+    leave(seq, job)
+    job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
+    changed[seq] = true
+    answer(job)
+    counts[state] = (counts[state] or 0) + 1
+    local expires_at = NOW + job[RESULT_TTL]
+    if outcome then
+        add(OUTCOMES, seq, outcome)
+        add(EXPIRING, expires_at, seq)
+    else
+        remove(OUTCOMES, seq)
+    end
+    if state == 'completed' then
+        remove(PAYLOADS, seq)
+        remove(CHECKPOINTS, seq)
+    end
+    if job[KEEP] > 0 then
+        local deleted_at = NOW + job[KEEP]
+        add(PRUNABLE, state == 'cancelled' and deleted_at or math.max(deleted_at, expires_at), seq)
+    end
+end
+
+-- Forget a job, and its id, unless that is another job's by now.
+local function drop(seq, job)
+    if not job[SUPERSEDED] then
+        leave(seq, job)
+        remove(IDS, job[ID])
+    end
+    answer(job)
+    jobs[seq], changed[seq] = false, nil
+    for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
+        remove(key, seq)
+    end
+    for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
+        remove(key, seq)
+    end
+end
+
+-- Leave the id of a job that has ended to another one. Whoever waits for the old one may still ask, for as long as a
+-- result lasts, how that ended; nobody else finds it.
+local function supersede(seq, job)
+    if not job[AWAITED] then
+        drop(seq, job)
+        return
+    end
+    leave(seq, job)
+    job[SUPERSEDED], changed[seq] = true, true
+    for _, key in ipairs({PAYLOADS, CHECKPOINTS, ORDER}) do
+        remove(key, seq)
+    end
+    add(PRUNABLE, NOW + job[RESULT_TTL], seq)
+end
+
+-- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
+local function sweep(count)
+    for _, seq in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, count)) do
+        remove(OUTCOMES, seq)
+        remove(EXPIRING, seq)
+    end
+end
+
+local function is_fresh(job)
+    return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
+end
+
+-- A result begins with "r", an error's JSON with "e".
+local function outcome_of(seq, job)
+    if LIVE[job[STATE]] or is_fresh(job) then
+        return redis.call('HGET', OUTCOMES, seq)
+    end
+    return false
+end
+
+-- A job as rows.py reads it; its outcome, which may be any bytes, travels beside it.
+local function row_of(seq, job)
+    local locked_until
+    if job[STATE] == 'processing' then
+        locked_until = tonumber(redis.call('ZSCORE', PROCESSING, seq))
+        locked_until = locked_until < math.huge and locked_until
+    end
+    local ended = not LIVE[job[STATE]]
+    return {
+        seq, job[ID], job[STATE], text(job[CREATED]), job[ATTEMPTS], job[MAX_ATTEMPTS], job[PRIORITY],
+        ended and cjson.null or text(job[RUN_AT]), text(job[STARTED]), text(job[FINISHED]), text(locked_until),
+        job[WORKER], job[LEASE], job[STALLED], job[SINGLETON], job[STALLED_ON] or {}
+    }
+end
+
+-- The jobs to take back, up to `limit`, the most overdue first. An attempt that has expired is among them however alive
+-- its worker is; `patience` is for lapsed leases only.
+local function overdue()
+    local limit, border = request.limit, NOW - request.patience
+    local seqs = redis.call('ZRANGEBYSCORE', PROCESSING, '-inf', border, 'LIMIT', 0, limit)
+    load(seqs)
+    if #seqs < limit and request.patience > 0 then
+        local lapsed = redis.call('ZRANGEBYSCORE', PROCESSING, '(' .. text(border), NOW)
+        load(lapsed)
+        for _, seq in ipairs(lapsed) do
+            if #seqs < limit and jobs[seq][EXPIRE_AT] and jobs[seq][EXPIRE_AT] <= NOW then
+                seqs[#seqs + 1] = seq
+            end
+        end
+    end
+    return seqs
+end

@@ -1,0 +1,80 @@
+-- Reap: take back up to `limit` jobs whose deadline has passed, the most overdue first. The payloads of those that have
+-- failed follow the answer.
+--
+-- Guarantees
+--   * Safe for any number of callers: a script is alone on the server while it runs.
+--   * Found through the jobs' own deadlines, never through a list of workers.
+--   * The decision is that of pgjq.lease.judge: a wish to cancel first, then the stall is counted, and over max_stalled,
+--     or without attempts left, the job has failed; else it runs again after its retry delay (pgjq.retry.retry_delay).
+--   * Which workers a job stalled on is written down, the last twenty, and why it stalled last.
+--   * A full server does not refuse it.
+insist()
+math.randomseed(request.seed)
+
+local function retry_delay(job)
+    local options = options_of(job)
+    if not options.retry_backoff then
+        return micros(options.retry_delay or 0)
+    end
+    local half = 2 ^ math.min(16, job[ATTEMPTS]) / 2
+    local base = options.retry_delay or 1
+    local delay = (base == 0 and 1 or base) * (half + half * math.random())
+    return micros(math.min(options.retry_delay_max or math.huge, delay))
+end
+
+local function judge(job)
+    if job[CANCEL] then
+        return 'cancelled'
+    elseif job[MAX_STALLED] and job[STALLED] + 1 > job[MAX_STALLED] then
+        return 'failed'
+    elseif job[ATTEMPTS] >= job[MAX_ATTEMPTS] and not job[REQUEUE] then
+        return 'failed'
+    end
+    return 'recovered'
+end
+
+-- The words are those of pgjq.lease.explain.
+local function note_stall(job, expired)
+    local on = job[STALLED_ON] or {}
+    on[#on + 1] = job[WORKER]
+    if #on > 20 then
+        table.remove(on, 1)
+    end
+    job[STALLED], job[STALLED_ON] = job[STALLED] + 1, on
+    local what = expired and 'the attempt took too long' or 'its worker went silent'
+    local message = what .. ' (worker ' .. job[WORKER] .. ')'
+    return 'e' .. cjson.encode({type = 'Stalled', message = message, traceback = cjson.null})
+end
+
+local failed = {}
+
+local function take_back(seq, job)
+    local action = judge(job)
+    local expired = job[EXPIRE_AT] and job[EXPIRE_AT] <= NOW
+    local reason, worker = expired and 'expired' or 'lease', job[WORKER]
+    local error = action ~= 'cancelled' and note_stall(job, expired)
+    tell('stalled', job, job[STALLED], action, reason)
+    if action == 'recovered' then
+        add(OUTCOMES, seq, error)
+        give_back(seq, job, 'failing', retry_delay(job))
+    else
+        finish(seq, job, action, error)
+    end
+    if action == 'failed' then
+        failed[#failed + 1] = seq
+    end
+    tell(job[STATE], job)
+    return {
+        redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action, reason,
+        worker
+    }
+end
+
+local rows = {}
+for _, seq in ipairs(overdue()) do
+    rows[#rows + 1] = take_back(seq, jobs[seq])
+end
+done()
+local reply = send('HMGET', PAYLOADS, failed)
+table.insert(reply, 1, cjson.encode(rows))
+return reply

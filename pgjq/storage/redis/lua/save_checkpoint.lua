@@ -1,0 +1,6 @@
+-- Save a checkpoint for the next run, if the lease still holds. Answers whether it did.
+if not held(unpack(request)) then
+    return 0
+end
+redis.call('HSET', CHECKPOINTS, request[1], ARGV[BLOBS + 1])
+return 1

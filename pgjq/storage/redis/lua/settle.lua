@@ -1,0 +1,40 @@
+-- Settle: end runs, each only if its lease is still the job's. Answers the state that each led to, false where it is not.
+--
+-- Guarantees
+--   * A wish to cancel comes first: such a run ends as cancelled, whatever it came to.
+--   * A run that is given back without counting (released, snoozed) leaves the job in the state it was claimed from.
+--   * Each run of the batch is settled by itself; a full server refuses none.
+insist()
+local states, seqs = {}, {}
+for n, run in ipairs(request) do
+    seqs[n] = run[1]
+end
+load(seqs)
+for n, run in ipairs(request) do
+    local seq, lease, token, ends, delay, error = unpack(run)
+    local job = held(seq, lease, token)
+    if job then
+        if job[CANCEL] then
+            ends = 'cancelled'
+        end
+        if ends == 'completed' then
+            local result = ARGV[BLOBS + n]
+            finish(seq, job, ends, result ~= '' and result)
+        elseif ends == 'failed' then
+            finish(seq, job, ends, 'e' .. error)
+        elseif ends == 'cancelled' then
+            finish(seq, job, ends)
+        elseif ends == 'failing' then
+            add(OUTCOMES, seq, 'e' .. error)
+            give_back(seq, job, ends, delay)
+        else
+            job[ATTEMPTS] = job[ATTEMPTS] - 1
+            give_back(seq, job, job[ATTEMPTS] > 0 and 'failing' or 'queued', delay)
+        end
+        tell(job[STATE], job)
+    end
+    states[n] = job and job[STATE] or false
+end
+sweep(2 * #request)
+done()
+return cjson.encode(states)

@@ -1,0 +1,13 @@
+-- Stats: how many jobs are in which state, at this moment; every figure is kept, none is counted out.
+local function oldest(key)
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    return tonumber(first[2]) or math.huge
+end
+
+local ended = redis.call('HMGET', META, 'completed', 'failed', 'cancelled')
+local since = math.min(oldest(QUEUED), oldest(FAILING))
+return {
+    redis.call('ZCARD', QUEUED), redis.call('ZCOUNT', QUEUED, '(' .. text(NOW), '+inf'), redis.call('ZCARD', PROCESSING),
+    redis.call('ZCARD', FAILING), tonumber(ended[1]) or 0, tonumber(ended[2]) or 0, tonumber(ended[3]) or 0,
+    since <= NOW and NOW - since
+}

@@ -1,0 +1,396 @@
+"""The operations on Redis, in both colours from one source.
+
+An operation on a queue is one Lua script (`lua/`), with its guarantees in its header, and one round trip; this module
+turns values into arguments and answers into values. What concerns several queues is done queue by queue, because in a
+cluster each of them may be on another server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+
+from pgjq.errors import StorageError, UnsupportedError
+from pgjq.job import CancelResult
+from pgjq.options import RETENTION_SECONDS
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.mailbox import Mailbox, MailSubscription
+from pgjq.storage.redis import enqueue, rows
+from pgjq.storage.redis.expectation import RedisExpectation
+from pgjq.storage.redis.scripts import script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from pgjq.blocking import Colour
+    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
+    from pgjq.lease import LeasePolicy
+    from pgjq.options import JobFilter, Submission
+    from pgjq.outcome import Outcome
+    from pgjq.storage.base import Claimed, Effects, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.redis.listen import Listener, Notice, Subject
+    from pgjq.storage.redis.storage import Shared
+    from pgjq.storage.redis.wire import Wire, Word
+
+R = TypeVar("R")
+
+WORKER_LAPSES: Final = 60 * rows.SECOND
+LOOKS: Final = 1000
+LONGEST_MS: Final = 10**14
+RETENTION: Final = rows.micros(RETENTION_SECONDS)
+
+
+class RedisOperations:
+    """The operations, in the colour of the wire."""
+
+    def __init__(self, colour: Colour, wire: Wire, shared: Shared) -> None:
+        self._colour: Colour = colour
+        self._wire = wire
+        self._shared = shared
+        self._keys = shared.keys
+
+    async def enqueue(
+        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+    ) -> list[EnqueueResult]:
+        """See `Operations`."""
+        if connection is not None:
+            raise UnsupportedError(
+                "RedisStorage has no transactions; enqueue without connection=, or use PostgresStorage"
+            )
+        if not jobs:
+            return []
+        return enqueue.answers(jobs, await self._enqueue(queue, enqueue.arguments(jobs, made_ids=made_ids)))
+
+    async def _enqueue(self, queue: str, arguments: Sequence[bytes]) -> Sequence[Any]:
+        while (reply := await self._run("enqueue", queue, *arguments)) is None:
+            await self._list(queue)
+        return reply
+
+    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+        """See `Operations`."""
+        if self._shared.workers.get(worker) != tuple(queues):
+            await self._see(worker, queues)
+            self._shared.workers[worker] = tuple(queues)
+        taken: list[Claimed] = []
+        for queue in queues:
+            if len(taken) == limit:
+                break
+            request = _claim_request(worker, limit - len(taken), policy)
+            try:
+                found, *blobs = await self._run("claim", queue, rows.write(request))
+            except StorageError:
+                if not taken:
+                    raise
+                break  # What was claimed is in our hands already; the next claim will meet the error again.
+            # Payloads come first, one for each job; then checkpoints, of those that have one.
+            taken += [rows.claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
+        return taken
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        states: dict[int, Any] = {}
+        for queue, indexes in _by_queue(settlement.lease for settlement in settlements).items():
+            mine = [settlements[n] for n in indexes]
+            request = [_settle_row(s.lease, s.outcome) for s in mine]
+            results = [_result(s.outcome) for s in mine]
+            found = json.loads(await self._run("settle", queue, rows.write(request), *results))
+            states |= zip(indexes, found, strict=True)
+        return [Settled(s.lease, states[n] or None) for n, s in enumerate(settlements)]
+
+    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+        """See `Operations`."""
+        await self._see(worker, self._shared.workers.get(worker, ()))
+        answers: dict[int, int] = {}
+        for queue, indexes in _by_queue(leases).items():
+            request = [_fence(leases[n]) for n in indexes]
+            answers |= zip(indexes, json.loads(await self._run("heartbeat", queue, rows.write(request))), strict=True)
+        return Pulse(
+            lost=[lease for n, lease in enumerate(leases) if answers[n] == 0],
+            cancel_requested=[lease for n, lease in enumerate(leases) if answers[n] == 2],  # noqa: PLR2004
+        )
+
+    def effects(
+        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+    ) -> AbstractAsyncContextManager[Effects]:
+        """Refuse: a handler's own writes go elsewhere, and cannot be committed together with a job here."""
+        del session_factory
+        raise UnsupportedError(f"RedisStorage has no transactions; complete job {lease.id!r} by returning its result")
+
+    async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
+        """See `Operations`."""
+        return bool(await self._run("save_checkpoint", lease.queue, rows.write(_fence(lease)), checkpoint))
+
+    async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
+        """See `Operations`. A look at all queues comes first, so that the most overdue are taken, whosever they are."""
+        request: dict[str, Any] = {"limit": limit, "patience": rows.micros(stale_age)}
+        late: list[tuple[int, int, str]] = []
+        for queue in await self._queues():
+            found = await self._run("late", queue, rows.write(request))
+            late += [(int(at), int(seq), queue) for at, seq in found]
+        taken: list[tuple[int, int, Reaped]] = []
+        for queue, count in Counter(queue for *_, queue in sorted(late)[:limit]).items():
+            own = request | {"limit": count, "seed": random.randrange(2**31)}  # noqa: S311
+            rows_found, *payloads = await self._run("reap", queue, rows.write(own))
+            taken += rows.reaped(queue, rows_found, payloads)
+        return [reaped for *_, reaped in sorted(taken, key=lambda known: known[:2])]
+
+    async def next_deadline(self) -> float | None:
+        """See `Operations`."""
+        found = [await self._run("next_deadline", queue) for queue in await self._queues()]
+        return min((left / rows.SECOND for left in found if left is not None), default=None)
+
+    async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
+        """See `Operations`."""
+        found = await self._run("cancel", queue, rows.write({"id": job_id, "active": active}))
+        return CancelResult(found.decode())
+
+    async def retry(self, queue: str, job_id: str) -> JobStatus | None:
+        """See `Operations`."""
+        found = await self._run("retry", queue, rows.write({"id": job_id}))
+        return None if found is None else rows.statuses(queue, found[0], found[1:])[0][1]
+
+    async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return await self._run("delete", queue, rows.write(list(job_ids)))
+
+    async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
+        """See `Operations`."""
+        found, *outcomes = await self._run("get", queue, rows.write(list(job_ids)))
+        return {status.id: status for _, status in rows.statuses(queue, found, outcomes)}
+
+    async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
+        """See `Operations`.
+
+        Numbers are moments, and two queues on two servers may use the same one: a page ends before such a pair or
+        after it, so that whoever goes on from there misses nothing.
+        """
+        queues = await self._queues() if wanted.queue is None else [wanted.queue]
+        found = [pair for queue in queues for pair in await self._find(queue, wanted)]
+        found.sort(key=lambda pair: pair[0])
+        end = min(wanted.limit, len(found))
+        while 0 < end < len(found) and found[end][0] == found[end - 1][0]:
+            end += 1
+        page = found[:end]
+        return [status for _, status in page], page[-1][0] if len(page) >= wanted.limit else None
+
+    async def _find(self, queue: str, wanted: JobFilter) -> list[tuple[int, JobStatus]]:
+        found: list[tuple[int, JobStatus]] = []
+        after: str | None = f"{wanted.after:016d}"
+        while after is not None and len(found) < wanted.limit:
+            request = {
+                "after": after,
+                "limit": wanted.limit - len(found),
+                "looks": LOOKS,
+                "state": wanted.state,
+                "singleton_key": wanted.singleton_key,
+                "created_before": wanted.created_before and rows.micros_at(wanted.created_before),
+                "created_after": wanted.created_after and rows.micros_at(wanted.created_after),
+            }
+            last, page, *outcomes = await self._run("find", queue, rows.write(request))
+            found += rows.statuses(queue, page, outcomes)
+            after = None if last is None else last.decode()
+        return found
+
+    async def stats(self, queue: str) -> QueueStats:
+        """See `Operations`."""
+        return rows.queue_stats(queue, await self._run("stats", queue))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Operations`."""
+        running: Counter[str] = Counter()
+        for queue in await self._queues():
+            running.update(dict(json.loads(await self._run("running", queue))))
+        args = (self._shared.clock(), WORKER_LAPSES)
+        found = await self._wire.execute(script("workers"), self._keys.workers, args)
+        infos = [rows.worker_info(row, running[row[0].decode()]) for row in found]
+        return sorted(infos, key=lambda worker: (worker.started_at, worker.id))
+
+    async def prune(self, *, limit: int = 1000) -> int:
+        """See `Operations`. A queue that has no jobs left is forgotten."""
+        count = 0
+        for queue in await self._queues():
+            if count < limit:
+                request = {"limit": limit - count, "retention": RETENTION}
+                pruned, left = await self._run("prune", queue, rows.write(request))
+                count += pruned
+                if left == 0:
+                    await self._unlist(queue)
+        return count
+
+    async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
+        """See `Operations`: SET NX PX, and a renewal that looks at the owner first."""
+        args = (candidate, max(1, min(round(ttl * 1000), LONGEST_MS)))
+        elected = self._shared.elected
+        leads = False
+        try:
+            leads = bool(await self._wire.execute(script("elect"), (self._keys.office(role),), args))
+        finally:
+            (elected.add if leads else elected.discard)((role, candidate))
+        return leads
+
+    async def leads(self, role: str, candidate: str) -> bool:
+        """See `Operations`. An office hangs on nothing but time, which is the candidate's to watch."""
+        return (role, candidate) in self._shared.elected
+
+    async def resign(self, role: str, candidate: str) -> None:
+        """See `Operations`. A server that does not answer is not waited for: the office lapses by itself."""
+        self._shared.elected.discard((role, candidate))
+        wire = self._shared.hasty if self._colour == "blocking" else self._wire
+        try:
+            await wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
+        finally:
+            await self._shared.hasty.close()
+
+    async def subscribe(self, queue: str | None = None) -> Subscription:
+        """See `Operations`."""
+        box: Mailbox[Notice] = _Decoded(self._colour, queue)
+        listener = self._shared.events
+        await self._want(listener, rows.EVERYTHING, box)
+        return MailSubscription(box, lambda: listener.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+
+    async def expect(self, queue: str, job_id: str) -> RedisExpectation:
+        """See `Operations`."""
+        job = queue, job_id
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        await self._want(self._shared.answers, job, box)
+        return RedisExpectation(job, box, self._shared, self._enqueue, self._run)
+
+    async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
+        """See `Operations`: listen first, then look, then sleep."""
+        box: Mailbox[Notice] = Mailbox(self._colour)
+        subjects = [queue.encode() for queue in queues]
+        until = time.monotonic() + timeout
+        try:
+            for subject in subjects:
+                await self._want(self._shared.wakes, subject, box)
+            return await self._sleep(queues, box, until, poll)
+        finally:
+            for subject in subjects:
+                self._shared.wakes.leave(subject, box)
+
+    async def close(self) -> None:
+        """See `Operations`."""
+        await self._wire.close()
+
+    async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float, poll: float) -> bool:
+        while True:
+            looks = [await self._run("peek", queue) for queue in queues]
+            due = min((look / rows.SECOND for look in looks if look is not None), default=None)
+            left = until - time.monotonic()
+            if due == 0 or left <= 0:
+                return left > 0
+            if await box.take(min(left, poll, left if due is None else due)):
+                return True
+
+    async def _want(self, listener: Listener, subject: Subject, box: Mailbox[Notice]) -> None:
+        """Listen; where that has to connect first, in the async colour on a thread."""
+        if self._colour == "blocking" or listener.is_ready():
+            listener.want(subject, box)
+            return
+        try:
+            await asyncio.to_thread(listener.want, subject, box)
+        except BaseException:
+            box.close()  # A thread that is about to note it sees that nobody wants it any more.
+            listener.leave(subject, box)
+            raise
+
+    async def _run(self, name: str, queue: str, request: bytes = b"[]", *blobs: bytes) -> Any:
+        """Run a queue's script."""
+        keys, shared = self._keys, self._shared
+        words: tuple[Word, ...] = (
+            *(shared.clock(), queue, keys.events, keys.wake, keys.answers, shared.unseen),
+            *(request, *blobs),
+        )
+        return await self._wire.execute(script(name), keys.of_queue(queue), words)
+
+    async def _list(self, queue: str) -> None:
+        """Put a queue on the list of queues. The list comes first, and the queue's own note of it second.
+
+        So whoever finds the note finds the queue on the list, and a queue without the note has no jobs.
+        """
+        await self._wire.command("SADD", self._keys.queues, queue)
+        await self._run("list_queue", queue)
+
+    async def _unlist(self, queue: str) -> None:
+        """Take a queue off the list, unless it gets a job in this very moment; its next job puts it there again.
+
+        Whoever dies in between leaves a queue that is not on the list, until a worker that serves it is seen.
+        """
+        await self._wire.command("SREM", self._keys.queues, queue)
+        if not await self._run("unlist_queue", queue):
+            await self._wire.command("SADD", self._keys.queues, queue)
+
+    async def _queues(self) -> list[str]:
+        return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))
+
+    async def _see(self, worker: str, queues: Sequence[str]) -> None:
+        served = rows.write(list(queues)) if queues else b""
+        args = (self._shared.clock(), worker, served, WORKER_LAPSES)
+        await self._wire.execute(script("seen"), self._keys.workers, args)
+
+
+class _Decoded(Mailbox[Any]):
+    """A mailbox that takes messages and holds the events in them, of one queue or of all."""
+
+    def __init__(self, colour: Colour, queue: str | None) -> None:
+        super().__init__(colour)
+        self._queue = queue
+
+    def put(self, item: Any) -> None:
+        for event in () if item is None else rows.events(item):
+            if self._queue in (None, event.queue):
+                super().put(event)
+
+
+def _by_queue(leases: Iterable[Lease]) -> dict[str, list[int]]:
+    """Sort leases by their queues: which indexes are whose."""
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for n, lease in enumerate(leases):
+        indexes[lease.queue].append(n)
+    return indexes
+
+
+def _fence(lease: Lease) -> tuple[str, int, str]:
+    seq, token = lease.key
+    return seq, lease.number, token
+
+
+def _claim_request(worker: str, limit: int, policy: LeasePolicy) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "limit": limit,
+        "lease": rows.some_micros(policy.lease),
+        "expire": rows.some_micros(policy.expire),
+        "max_stalled": policy.max_stalled,
+        "requeue": policy.reap_exhausted == "requeue",
+    }
+
+
+def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
+    """Write a settlement as settle.lua wants it: the fence, how it ends, after what delay, with what error."""
+    match outcome:
+        case Completed():
+            return *_fence(lease), "completed", 0
+        case Cancelled():
+            return *_fence(lease), "cancelled", 0
+        case Failed(error):
+            return *_fence(lease), "failed", 0, rows.write_error(error)
+        case Failing(error, delay):
+            return *_fence(lease), "failing", rows.micros(delay), rows.write_error(error)
+        case Snoozed(delay):
+            return *_fence(lease), "released", rows.micros(delay)
+        case Released():
+            return *_fence(lease), "released", 0
+        case _:
+            assert_never(outcome)
+
+
+def _result(outcome: Outcome) -> bytes:
+    """Write a result so that it cannot be mistaken for none."""
+    return b"r" + outcome.result if isinstance(outcome, Completed) and outcome.result is not None else b""

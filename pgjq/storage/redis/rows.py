@@ -1,0 +1,170 @@
+"""What scripts answer becomes values. Points in time and durations travel as microseconds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.job import Event, JobError, JobStatus, QueueStats, WorkerInfo
+from pgjq.options import PLAIN, JobOptions
+from pgjq.storage.base import Answer, Claimed, Lease, Reaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_OPTIONS: Final = {field.name for field in fields(JobOptions)}
+SECOND: Final = 1_000_000
+# What every message of the events' channel is about; those of the others are about queues, or jobs.
+EVERYTHING: Final = b""
+
+
+def moment(micros: str | float | None) -> datetime | None:
+    """Read a point in time."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=int(micros))
+
+
+def micros_at(at: datetime) -> int:
+    """Write a point in time."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def micros(seconds: float) -> int:
+    """Write a duration."""
+    return round(seconds * SECOND)
+
+
+def some_micros(seconds: float | None) -> int | None:
+    """Write a duration, if there is one."""
+    return None if seconds is None else micros(seconds)
+
+
+def claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
+    """Read a job of claim.lua. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
+    seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at = row
+    return Claimed(
+        Lease(queue, job_id, number, (seq, token)),
+        payload,
+        attempts,
+        max_attempts,
+        _EPOCH + timedelta(microseconds=int(created)),
+        None if lease_for is None else int(lease_for) / SECOND,
+        None if expire_for is None else int(expire_for) / SECOND,
+        blobs[at] if at else None,
+        _job_options(options) if options else PLAIN,
+    )
+
+
+def _job_options(stored: str) -> JobOptions:
+    """Read what a job brings along; what newer code may have written beside it is passed over."""
+    return JobOptions(**{name: value for name, value in json.loads(stored).items() if name in _OPTIONS})
+
+
+def statuses(queue: str, rows: bytes, outcomes: Sequence[bytes | None]) -> list[tuple[int, JobStatus]]:
+    """Read jobs of get.lua and its like, each with its number; results stay bytes."""
+    pairs = zip(json.loads(rows), outcomes, strict=True)
+    return [(int(row[0]), _job_status(queue, row, outcome)) for row, outcome in pairs]
+
+
+def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobStatus:
+    (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key, stalled_on) = row
+    run_at, started_at, finished_at, locked_until = map(moment, times)
+    result, error = _outcome(outcome)
+    return JobStatus(
+        id=job_id,
+        queue=queue,
+        state=state,
+        created_at=_EPOCH + timedelta(microseconds=int(created)),
+        attempts=attempts,
+        max_attempts=max_attempts,
+        result=result,
+        error=error,
+        priority=priority,
+        run_at=run_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        locked_until=locked_until,
+        worker=worker or None,
+        lease=lease,
+        stalled=stalled,
+        singleton_key=key or None,
+        stalled_on=tuple(stalled_on),
+    )
+
+
+def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
+    """Read what is kept of how a job ended, or last failed: a result, or an error."""
+    if stored is None:
+        return None, None
+    return (None, JobError(**json.loads(stored[1:]))) if stored.startswith(b"e") else (stored[1:], None)
+
+
+def answer(facts: bytes, outcome: bytes | None) -> Answer:
+    """Read how a job stands from answer.lua."""
+    state, attempts, max_attempts, expired = json.loads(facts)
+    return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
+
+
+def answered(notice: bytes) -> list[tuple[str, str]]:
+    """Read a message of the answers' channel: the jobs that have ended, by their queue and their ids."""
+    queue, ids = json.loads(notice)
+    return [(queue, job_id) for job_id in ids]
+
+
+def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[int, int, Reaped]]:
+    """Read the jobs of reap.lua, each with its deadline and number; payloads are there of those that failed."""
+    left = iter(payloads)
+    return [
+        (int(at), int(seq), Reaped(queue, *row, payload=next(left) if row[4] == "failed" else None))
+        for at, seq, *row in json.loads(found)
+    ]
+
+
+def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
+    """Read the answer of stats.lua."""
+    queued, deferred, processing, failing, completed, failed, cancelled, age = row
+    return QueueStats(
+        name=name,
+        queued=queued,
+        deferred=deferred,
+        ready=queued - deferred,
+        processing=processing,
+        failing=failing,
+        completed=completed,
+        failed=failed,
+        cancelled=cancelled,
+        total=queued + processing + failing + completed + failed + cancelled,
+        oldest_ready_age=None if age is None else age / SECOND,
+    )
+
+
+def worker_info(row: Sequence[Any], running: int) -> WorkerInfo:
+    """Read a worker of workers.lua."""
+    name, queues, started, seen = row
+    started_at, last_seen = (_EPOCH + timedelta(microseconds=at) for at in (started, seen))
+    return WorkerInfo(name.decode(), tuple(json.loads(queues)), started_at, last_seen, running)
+
+
+def events(notice: bytes) -> list[Event]:
+    """Read a message of the events' channel."""
+    told = json.loads(notice)
+    at = _EPOCH + timedelta(microseconds=int(told["at"]))
+    return [_event(told["queue"], at, *facts) for facts in told["events"]]
+
+
+def _event(queue: str, at: datetime, name: Any, job_id: str, attempts: int, *stall: Any) -> Event:
+    count, action, reason = stall or (None, None, None)
+    return Event(name, queue, job_id, at, attempts=attempts, count=count, action=action, reason=reason)
+
+
+def write_error(error: JobError) -> str:
+    """Write an error as JSON."""
+    return json.dumps({"type": error.type, "message": error.message, "traceback": error.traceback}, ensure_ascii=False)
+
+
+def write(request: Any) -> bytes:
+    """Write a request; what is no Unicode, in an error's text, becomes question marks."""
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

