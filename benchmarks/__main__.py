@@ -11,6 +11,7 @@ from benchmarks import (
     bulk_enqueue,
     claim,
     pickup,
+    policies,
     reap,
     release,
     round_trip,
@@ -42,6 +43,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "release": release.measure,
     "worker_memory": worker_memory.measure,
     "storages": storages.measure,
+    "policies": policies.measure,
 }
 
 

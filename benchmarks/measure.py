@@ -41,6 +41,7 @@ class Scale:
     worn_in: int = 100_000
     worn_out: int = 1_000_000
     idle: float = 20.0
+    blocked: int = 50_000
 
 
 FULL = Scale()
@@ -60,6 +61,7 @@ QUICK = Scale(
     worn_in=20_000,
     worn_out=100_000,
     idle=10.0,
+    blocked=10_000,
 )
 
 

@@ -20,7 +20,19 @@ from pgjq.errors import (
     UnsupportedError,
     ValidationError,
 )
-from pgjq.job import CancelResult, EnqueueResult, Event, JobError, JobStatus, NewJob, QueueStats, WorkerInfo, content_id
+from pgjq.job import (
+    CancelResult,
+    EnqueueResult,
+    Event,
+    JobError,
+    JobSource,
+    JobStatus,
+    NewJob,
+    QueueInfo,
+    QueueStats,
+    WorkerInfo,
+    content_id,
+)
 from pgjq.lease import LeasePolicy
 from pgjq.migrate import migrate
 from pgjq.open import open_storage
@@ -52,6 +64,7 @@ __all__ = [
     "JobError",
     "JobFailedError",
     "JobNotFoundError",
+    "JobSource",
     "JobStatus",
     "JsonSerde",
     "LeaderElection",
@@ -67,6 +80,7 @@ __all__ = [
     "PolicyError",
     "PostgresStorage",
     "Queue",
+    "QueueInfo",
     "QueueNotFoundError",
     "QueueStats",
     "Reaper",

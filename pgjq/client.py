@@ -10,21 +10,19 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
 from pgjq.blocking import Colour, blocking
+from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, ValidationError
 from pgjq.feed import AsyncFeed, Ears, Feed
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
 from pgjq.options import (
     USUAL,
-    JobFilter,
     Settings,
     Submission,
     check_id,
-    check_key,
     check_queue,
-    check_state,
-    moment,
     new_job,
     seconds,
     settings,
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
     from pgjq.storage.base import Storage
 
-FIND_LIMIT = 10_000
-
 
 class Page(list[JobStatus]):
     """Jobs that were found; `next` is where to go on, as `after=`, or None when that was all."""
@@ -50,7 +46,7 @@ class Page(list[JobStatus]):
     next: int | None = None
 
 
-class _Base:
+class _Base(Administration):
     """What both colours hold."""
 
     _colour: ClassVar[Colour]
@@ -68,8 +64,11 @@ class _Base:
         self._ears: Ears | None = None
         self._opening: list[asyncio.Task[Any]] = []
 
-    def _submissions(self, jobs: Iterable[NewJob | tuple[str | None, Any]]) -> tuple[list[Submission], bool]:
+    def _submissions(
+        self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]]
+    ) -> tuple[list[Submission], bool]:
         """Check and serialise jobs, and say whether each of their ids was made here."""
+        check_queue(queue)
         usual = self.usual
         known, made, given = {usual: usual}, make_ids(), 0
         ready: list[Submission] = []
@@ -81,6 +80,8 @@ class _Base:
             # Jobs with equal settings share one object: storages tell a uniform batch by that.
             if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
+                if chosen.options.dead_letter is not None:
+                    check_dead_letter(queue, chosen.options.dead_letter)
             ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
 
@@ -100,14 +101,13 @@ class _Base:
         told: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
         """Do as `enqueue_and_wait` says, for a queue that wants to know how the enqueue went."""
-        check_queue(queue)
         patience = seconds("timeout", timeout, above=0)
         if options.pop("connection", None) is not None:
             raise ValidationError(
                 "connection= and waiting exclude each other: the job is not there before that connection commits;"
                 " enqueue, commit, and then enqueue_and_wait with the same id"
             )
-        (job,), made = self._submissions([new_job(job_id, payload, options) if options else (job_id, payload)])
+        (job,), made = self._submissions(queue, [new_job(job_id, payload, options) if options else (job_id, payload)])
         await self._listening()
         result = await ask(self._ops, Question(queue, job, payload, made, patience), told)
         return None if result is None else self.result_serde.deserialize(result)
@@ -123,7 +123,7 @@ class _Base:
         return result._replace(result=self.result_serde.deserialize(result.result))
 
 
-class AsyncClient(_Base):
+class AsyncClient(AsyncAdministration, _Base):
     """Talk to a storage from coroutines."""
 
     _colour = "async"
@@ -136,8 +136,7 @@ class AsyncClient(_Base):
         `options` are those of `NewJob`. With `connection`, the job exists if and only if that connection's transaction
         commits.
         """
-        check_queue(queue)
-        jobs, made = self._submissions([new_job(id, payload, options) if options else (id, payload)])
+        jobs, made = self._submissions(queue, [new_job(id, payload, options) if options else (id, payload)])
         await self._listening()
         (result,) = await self._ops.enqueue(queue, jobs, made_ids=made, connection=connection)
         return self._answered(result)
@@ -146,8 +145,7 @@ class AsyncClient(_Base):
         self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
     ) -> list[EnqueueResult]:
         """Add jobs in their order, all of them or, on an error, none; duplicates are answered as in `enqueue`."""
-        check_queue(queue)
-        submissions, made = self._submissions(jobs)
+        submissions, made = self._submissions(queue, jobs)
         await self._listening()
         results = await self._ops.enqueue(queue, submissions, made_ids=made, connection=connection)
         return [self._answered(result) for result in results]
@@ -212,17 +210,16 @@ class AsyncClient(_Base):
         limit: int = 100,
     ) -> Page:
         """List jobs in the order they were enqueued; `page.next` is the `after` of the next call."""
-        jobs, following = await self._ops.find(
-            JobFilter(
-                queue=None if queue is None else check_queue(queue),
-                state=None if state is None else check_state(state),
-                created_before=None if created_before is None else moment("created_before", created_before),
-                created_after=None if created_after is None else moment("created_after", created_after),
-                singleton_key=None if singleton_key is None else check_key(singleton_key),
-                after=whole("after", after, 0, 2**63 - 1),
-                limit=whole("limit", limit, 1, FIND_LIMIT),
-            )
+        wanted = job_filter(
+            queue,
+            state=state,
+            created_before=created_before,
+            created_after=created_after,
+            singleton_key=singleton_key,
         )
+        whole("after", after, 0, 2**63 - 1)
+        whole("limit", limit, 1, FIND_LIMIT)
+        jobs, following = await self._ops.find(replace(wanted, after=after, limit=limit))
         page = Page(self._decoded(job) for job in jobs)
         page.next = following
         return page
@@ -292,6 +289,18 @@ class Client(_Base):
     delete_job = blocking(AsyncClient.delete_job)
     find_jobs = blocking(AsyncClient.find_jobs)
     get_queue_stats = blocking(AsyncClient.get_queue_stats)
+    create_queue = blocking(AsyncClient.create_queue)
+    update_queue = blocking(AsyncClient.update_queue)
+    delete_queue = blocking(AsyncClient.delete_queue)
+    get_queues = blocking(AsyncClient.get_queues)
+    get_queue = blocking(AsyncClient.get_queue)
+    pause_queue = blocking(AsyncClient.pause_queue)
+    resume_queue = blocking(AsyncClient.resume_queue)
+    get_blocked_keys = blocking(AsyncClient.get_blocked_keys)
+    redrive = blocking(AsyncClient.redrive)
+    retry_many = blocking(AsyncClient.retry_many)
+    cancel_many = blocking(AsyncClient.cancel_many)
+    delete_many = blocking(AsyncClient.delete_many)
     get_workers = blocking(AsyncClient.get_workers)
     close = blocking(AsyncClient.close)
 

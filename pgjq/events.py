@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pgjq.job import Event
 
 BusName = EventName | Literal["error"]
-NAMES: tuple[str, ...] = ("error", *get_args(EventName))
+# Warnings are about a queue as a whole; a leader finds them, and `client.on` hears them.
+NAMES: tuple[str, ...] = ("error", *(name for name in get_args(EventName) if name != "warning"))
 
 
 class Bus:

@@ -17,8 +17,10 @@ from pgjq.shape import plain
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from pgjq.policy import Policy
+
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
-EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning"]
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
@@ -49,6 +51,10 @@ class NewJob:
     heartbeat_seconds: float | timedelta | None = None
     retention_seconds: float | timedelta | None = None
     delete_after_seconds: float | timedelta | None = None
+    dead_letter: str | None = None
+    singleton_seconds: float | timedelta | None = None
+    singleton_next_slot: bool = False
+    debounce: float | timedelta | None = None
 
 
 class EnqueueResult(NamedTuple):
@@ -77,6 +83,16 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSource:
+    """Where a dead letter came from: the job that failed, after how many attempts, and why."""
+
+    queue: str
+    id: str
+    attempts: int
+    error: JobError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """Everything that is known of one job."""
 
@@ -99,6 +115,7 @@ class JobStatus:
     singleton_key: str | None = None
     stalled_on: tuple[str, ...] = ()
     """The workers that had it when it stalled, oldest first: a job that takes its workers down shows here."""
+    source: JobSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +136,28 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue's definition, with the values in force, and its statistics as they were counted last."""
+
+    name: str
+    policy: Policy
+    partition: bool
+    dead_letter: str | None
+    warning_queue_size: int | None
+    retry_limit: int
+    retry_delay: float
+    retry_backoff: bool
+    retry_delay_max: float | None
+    heartbeat_seconds: float | None
+    expire_in_seconds: float
+    retention_seconds: float
+    delete_after_seconds: float
+    paused: bool
+    created_at: datetime
+    stats: QueueStats | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker as people see it. Nothing that holds jobs depends on this record."""
 
@@ -131,7 +170,10 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a job, or to a reaper; what does not apply is None."""
+    """Something that happened to a job, or to a reaper; what does not apply is None.
+
+    A `warning` is about a queue, and has no id.
+    """
 
     name: EventName | LeadershipName
     queue: str

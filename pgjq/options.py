@@ -47,6 +47,7 @@ class JobOptions:
     heartbeat_seconds: float | None = None
     retention_seconds: float | None = None
     delete_after_seconds: float | None = None
+    dead_letter: str | None = None
 
     def set_values(self) -> dict[str, Any]:
         """Only what was set."""
@@ -68,6 +69,8 @@ class Settings:
     singleton_key: str | None = None
     on_failed: OnFailed = "enqueue"
     options: JobOptions = PLAIN
+    singleton_seconds: float | None = None
+    singleton_next_slot: bool = False
 
 
 USUAL: Final = Settings()
@@ -194,7 +197,24 @@ def settings(job: NewJob, usual: Settings = USUAL) -> Settings:
         singleton_key=None if job.singleton_key is None else check_key(job.singleton_key),
         on_failed=job.on_failed,
         options=_job_options(job),
+        singleton_seconds=_slot_length(job),
+        singleton_next_slot=job.debounce is not None or job.singleton_next_slot,
     )
+
+
+def _slot_length(job: NewJob) -> float | None:
+    """Read `singleton_seconds`, or `debounce`, which is the same with the next slot for what is too many."""
+    if job.singleton_next_slot not in (True, False):
+        raise ValidationError(f"singleton_next_slot must be True or False, not {job.singleton_next_slot!r}")
+    if job.debounce is not None:
+        if job.singleton_seconds is not None:
+            raise ValidationError("pass debounce or singleton_seconds, not both")
+        return seconds("debounce", job.debounce, at_least=1)
+    if job.singleton_seconds is None:
+        if job.singleton_next_slot:
+            raise ValidationError("singleton_next_slot needs singleton_seconds: how long a slot is")
+        return None
+    return seconds("singleton_seconds", job.singleton_seconds, at_least=1)
 
 
 def _max_attempts(job: NewJob, usual: Settings) -> int | None:
@@ -224,6 +244,7 @@ def _job_options(job: NewJob) -> JobOptions:
         heartbeat_seconds=optional("heartbeat_seconds", 10),
         retention_seconds=optional("retention_seconds", 1),
         delete_after_seconds=optional("delete_after_seconds", 0),
+        dead_letter=None if job.dead_letter is None else check_queue(job.dead_letter),
     )
     return PLAIN if options == PLAIN else options
 

@@ -1,7 +1,17 @@
+do $$
+declare
+    own record;
+begin
+    update pgjq.queue set options = options - 'dead_letter';
+    for own in select name from pgjq.queue where id < 0 loop
+        perform pgjq.delete_queue(own.name);
+    end loop;
+end $$;
 delete from pgjq.job;
 delete from pgjq.done;
 delete from pgjq.progress;
 delete from pgjq.body;
+delete from pgjq.slot;
 delete from pgjq.worker;
 delete from pgjq.queue;
 create or replace function pgjq.now() returns timestamptz

@@ -17,8 +17,13 @@ def upgrade() -> None:
         "functions/0001_notify.sql",
         "functions/0001_answer.sql",
         "functions/0001_enqueue.sql",
+        "functions/0001_turns.sql",
         "functions/0001_claim.sql",
+        "functions/0001_manage.sql",
+        "functions/0001_bury.sql",
         "functions/0001_settle.sql",
+        "functions/0001_reap.sql",
+        "functions/0001_queues.sql",
         "views/0001_jobs.sql",
     ):
         run_sql(path)

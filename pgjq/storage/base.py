@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pgjq.options import PLAIN, JobOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
     from pgjq.blocking import Colour
+    from pgjq.definition import Definition
     from pgjq.job import (
         Action,
         CancelResult,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Event,
         JobError,
         JobStatus,
+        QueueInfo,
         QueueStats,
         Reason,
         State,
@@ -57,7 +59,10 @@ class Promises:
         metadata=_meaning("`connection=` enqueues in the caller's transaction, `job.transaction()` completes in one")
     )
     leader_election: bool = field(metadata=_meaning("`elect` and `resign` work"))
-    policies: bool = field(default=False, metadata=_meaning("queues have policies, such as `singleton`"))
+    definitions: bool = field(
+        default=False,
+        metadata=_meaning("queues have definitions: policies such as `singleton`, dead letters, retention"),
+    )
     order: str = field(
         default="priority, then enqueueing", metadata=_meaning("in which order due jobs of a queue are claimed")
     )
@@ -124,6 +129,15 @@ class Reaped:
     reason: Reason
     worker: str
     payload: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A queue that has grown past the size at which its definition wants a warning."""
+
+    queue: str
+    count: int
+    size: int
 
 
 class Effects(Protocol):
@@ -248,7 +262,10 @@ class Operations(Protocol):
         ...
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
-        """Put a failed or cancelled job back with all its attempts; None if there is no such job."""
+        """Put a failed or cancelled job back with all its attempts; None if there is no such job.
+
+        PolicyError if the queue's policy has no place for it now.
+        """
         ...
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
@@ -310,6 +327,53 @@ class Operations(Protocol):
 
     async def close(self) -> None:
         """Close what this colour holds here: in the async one, the connections of the running event loop."""
+        ...
+
+
+class Definitions(Protocol):
+    """What the operations of a storage can do besides, if it promises `definitions`."""
+
+    async def create_queue(self, name: str, definition: Definition) -> None:
+        """Define a queue, unless it is: then it stays as it is.
+
+        PolicyError if it has another policy or partition, QueueNotFoundError if its dead letter queue is not there.
+        """
+        ...
+
+    async def update_queue(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Change a definition; None takes a setting back. Jobs that exist keep what they had."""
+        ...
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue and all its jobs; PolicyError while it is another one's dead letter."""
+        ...
+
+    async def queues(self, name: str | None = None) -> list[QueueInfo]:
+        """List all queues, or one, if it is there."""
+        ...
+
+    async def pause(self, name: str, *, paused: bool) -> None:
+        """Have claims pass a queue over, or not any more."""
+        ...
+
+    async def blocked_keys(self, name: str) -> list[str]:
+        """List the keys that failed jobs block; PolicyError if the queue is not in strict order."""
+        ...
+
+    async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Withdraw jobs that are not running; return how many."""
+        ...
+
+    async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Put failed or cancelled jobs back, as far as the policy has a place for them; return how many."""
+        ...
+
+    async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
+        """Send dead letters back to where they came from, or to another queue; return how many."""
+        ...
+
+    async def observe(self, *, with_endings: bool = True) -> list[Crossing]:
+        """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
         ...
 
 

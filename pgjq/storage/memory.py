@@ -39,6 +39,7 @@ class MemoryStorage:
         machines=False,
         transactions=False,
         leader_election=False,
+        definitions=True,
         notice="at once",
         clock="this process's, or `clock=`",
         url="`memory:`",

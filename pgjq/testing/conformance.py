@@ -9,14 +9,18 @@ of it, but that it says so.
 from __future__ import annotations
 
 from pgjq.testing.claiming import Claiming
+from pgjq.testing.defining import Defining
 from pgjq.testing.enqueueing import Enqueueing
 from pgjq.testing.hearing import Hearing
 from pgjq.testing.leasing import Leasing
 from pgjq.testing.managing import Managing
+from pgjq.testing.policies import Policies
 from pgjq.testing.reaping import Reaping
 from pgjq.testing.settling import Settling
 from pgjq.testing.waiting import Waiting
 
 
-class StorageConformance(Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Hearing, Waiting):
+class StorageConformance(
+    Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Policies, Defining, Hearing, Waiting
+):
     """Everything that a storage must do."""

@@ -17,7 +17,7 @@ class Managing(Cases):
 
     @case
     @pytest.mark.parametrize("active", [False, True])
-    async def test_a_waiting_job_is_cancelled_and_never_runs(self, bench: Bench, active: bool) -> None:  # noqa: FBT001
+    async def test_a_waiting_job_is_cancelled_and_never_runs(self, bench: Bench, active: bool) -> None:
         await bench.enqueue("a")
         assert (await bench.ops.cancel(QUEUE, "a", active=active)).status == "cancelled"
         assert await bench.state("a") == "cancelled"

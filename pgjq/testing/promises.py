@@ -37,7 +37,7 @@ def replaced(page: str) -> str:
     return f"{before}{BEGIN}{table(*STORAGES)}{END}{after}"
 
 
-def _word(declared: bool | str) -> str:  # noqa: FBT001  (what a storage declared)
+def _word(declared: bool | str) -> str:
     return declared if isinstance(declared, str) else "yes" if declared else "no"
 
 

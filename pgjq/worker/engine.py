@@ -23,6 +23,7 @@ from pgjq.worker.failure import failure, read
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
+from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.reaper import WorkerReaper, became, stalled
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
@@ -94,9 +95,11 @@ class Engine:
         self._watch = Watch(
             self._hands, usual=policy.lease, abort=self._abort, report=self._reporter("watching leases")
         )
+        self._maintenance = Maintenance(storage, worker, logger, report=self._reporter("keeping the storage in order"))
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
+        self._maintenance.start()
         self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
     async def stop(self, grace: float) -> None:
@@ -117,6 +120,7 @@ class Engine:
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await asyncio.to_thread(self._reaper.stop)
+        await asyncio.to_thread(self._maintenance.stop)
 
     async def _wait_for_runs(self, grace: float) -> None:
         until = time.monotonic() + grace

@@ -24,7 +24,7 @@ as $$
 begin
     with due as materialized (
         select w.seq, w.queue_id from pgjq.job as w
-        where not w.ready and w.state <> 1 and w.run_at <= pgjq.now()
+        where not w.ready and not w.held and w.state <> 1 and w.run_at <= pgjq.now()
         order by w.run_at
         limit 1000 for update skip locked
     )
@@ -35,13 +35,14 @@ end
 $$;
 
 -- Give up to `limit` due jobs of some queues, in the queues' order, to one worker. sql/queries/claim.sql says what is
--- guaranteed.
+-- guaranteed. Where the policy lets one job of a key run at a time, `pgjq.choose` looks at the keys first, and this
+-- function is called again for what was `chosen`.
 --
 -- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique
 -- within a partition only, so the update names the queue as well.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
-    max_stalled integer, requeue_exhausted boolean
+    max_stalled integer, requeue_exhausted boolean, chosen tid[] default null
 ) returns table (
     queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
     max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
@@ -66,11 +67,33 @@ declare
     wanted_id integer;
     taken integer;
 begin
-    if exists (select from pgjq.job as w where not w.ready and w.state <> 1 and w.run_at <= clock) then
+    if exists (
+        select from pgjq.job as w where not w.ready and not w.held and w.state <> 1 and w.run_at <= clock
+    ) then
         perform pgjq.promote();
     end if;
     foreach wanted in array claim.queues loop
-        wanted_id := (select q.id from pgjq.queue as q where q.name = wanted);
+        wanted_id := (select q.id from pgjq.queue as q where q.name = wanted and not q.paused);
+        continue when wanted_id is null;
+        if chosen is null and (wanted_id & 7) in (2, 3, 5) then
+            for n in 1..10 loop
+                begin
+                    return query
+                    select c.* from pgjq.claim(
+                        array[wanted], claim.worker, room, claim.lease, claim.expire, claim.max_stalled,
+                        claim.requeue_exhausted, pgjq.choose(wanted_id, room)
+                    ) as c;
+                    get diagnostics taken = row_count;
+                    room := room - taken;
+                    exit;
+                exception when unique_violation then
+                    -- A rival gave another job of one of these keys away in the same moment: look again.
+                    continue;
+                end;
+            end loop;
+            exit when room <= 0;
+            continue;
+        end if;
         return query
         with picked as (
             update pgjq.job as j
@@ -93,12 +116,12 @@ begin
                 j.queue_id = wanted_id
                 and b.seq = j.seq and b.queue_id = wanted_id
                 -- The array is computed once; a plain IN (subquery) may be evaluated again, and claim more than the limit.
-                and j.ctid = any(array(
+                and j.ctid = any(coalesce(claim.chosen, array(
                     select head.ctid from pgjq.job as head
                     where head.ready and head.queue_id = wanted_id
                     order by head.queue_id, head.rank, head.seq
                     limit room for update skip locked
-                ))
+                )))
             returning
                 j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
                 j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision as expire_seconds,

@@ -1,10 +1,29 @@
 -- Enqueueing: one function for every producer, inside whatever transaction calls it.
 
+-- Enter a queue that may be deleted by somebody else: until this transaction ends, it stays as it is.
+--
+-- The lock is shared by all who enqueue and exclusive to whoever deletes or redefines the queue; it costs a microsecond
+-- and no write. A snapshot that is older than the lock may show a queue that is gone: there the row itself is locked,
+-- which fails as a serialisation does.
+create function pgjq.enter(queue text) returns boolean
+language plpgsql volatile
+as $$
+begin
+    if current_setting('transaction_isolation') = 'read committed' then
+        return pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
+    end if;
+    perform pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
+    perform from pgjq.queue as q where q.name = queue for key share;
+    return true;
+end
+$$;
+
 -- The number of a queue, which is made on its first use.
 create function pgjq.queue_id(queue text) returns integer
 language plpgsql volatile
 as $$
 declare
+    entered constant boolean := pgjq.enter(queue);
     found_id integer;
 begin
     loop
@@ -12,7 +31,7 @@ begin
         if found then
             return found_id;
         end if;
-        insert into pgjq.queue (name) values (queue) on conflict (name) do nothing;
+        insert into pgjq.queue (id, name) values (nextval('pgjq.queue_seq') * 8, queue) on conflict (name) do nothing;
     end loop;
 end
 $$;
@@ -64,7 +83,10 @@ begin
                 return query select 'completed', ended.state, ended.result;
                 return;
             end if;
-            if ended.state = 4 and ended.expires_at > pgjq.now() and not enqueue_failed then
+            -- In strict order a failed job keeps its place, and its key blocked, until it is retried or deleted.
+            if ended.state = 4 and (
+                (in_queue & 7) = 5 or (ended.expires_at > pgjq.now() and not enqueue_failed)
+            ) then
                 return query select 'duplicate', ended.state, null::bytea;
                 return;
             end if;
@@ -79,11 +101,140 @@ begin
 end
 $$;
 
+-- Take the time slot of a throttled job; return when the slot begins, or nothing and the state of the job that has it.
+--
+-- Slots are cut from the epoch on, so everybody means the same ones. Whoever comes first has the slot until it ends, also
+-- when its job has long been completed; a job that was cancelled or deleted has given it back. With `next_slot`, a job
+-- that is too many now gets the slot after this one, if that is free, and runs when it begins.
+create function pgjq.take_slot(
+    in_queue integer, slot_key text, seconds double precision, next_slot boolean, taker bigint,
+    out begins_at timestamptz, out holder_state smallint
+)
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    length constant interval := make_interval(secs => seconds);
+    first constant timestamptz := to_timestamp(
+        seconds * floor(extract(epoch from pgjq.now())::double precision / seconds)
+    );
+    holder bigint;
+begin
+    for n in 0..case when next_slot then 1 else 0 end loop
+        begins_at := first + n * length;
+        loop
+            insert into pgjq.slot (queue_id, key, begins_at, ends_at, seq)
+            values (in_queue, slot_key, take_slot.begins_at, take_slot.begins_at + length, taker)
+            on conflict (queue_id, key, begins_at) do nothing;
+            if found then
+                return;
+            end if;
+            select s.seq into holder from pgjq.slot as s
+            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_slot.begins_at;
+            continue when not found;
+            -- In a snapshot of its own: a rival that was waited for has committed its job with its slot.
+            select coalesce(j.state, d.state) into holder_state
+            from (select holder as seq) as h
+            left join pgjq.job as j on j.seq = h.seq and j.queue_id = in_queue
+            left join pgjq.done as d on d.seq = h.seq and d.queue_id = in_queue and d.state <> 5;
+            exit when holder_state is not null;
+            update pgjq.slot as s set seq = taker
+            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_slot.begins_at and s.seq = holder;
+            if found then
+                return;
+            end if;
+        end loop;
+    end loop;
+    begins_at := null;
+end
+$$;
+
+-- Find the jobs of a batch that no queue could take: in strict order without a key, with a dead letter to nowhere. They
+-- are answers and not errors, so that a caller's transaction stays usable.
+create function pgjq.find_wrong(here integer, common jsonb, own jsonb[], ids text[])
+returns table (n bigint, status text)
+language sql stable
+as $$
+    select w.n, w.status
+    from unnest(ids, own) with ordinality as g (id, own, n)
+    cross join lateral (select common || coalesce(g.own, '{}') as s) as j
+    cross join lateral (
+        select g.n, case
+            when (here & 7) = 5 and j.s ->> 'singleton_key' is null then 'needs_key'
+            when not exists (select from pgjq.queue as q where q.name = j.s -> 'options' ->> 'dead_letter')
+                and j.s -> 'options' ->> 'dead_letter' is not null then 'no_dead_letter'
+        end as status
+    ) as w
+    where w.status is not null
+$$;
+
+-- Add one job where a policy or a time slot may refuse it; return why it was not added.
+--
+-- Everything is done in a block that is undone when it was in vain: an id that was freed for nothing is not free then.
+-- A rival with the same key is waited for, as one with the same id is; the next round sees what it has left.
+create function pgjq.enqueue_limited(
+    queue text, here integer, given bigint, job_id text, job_payload bytea, settings jsonb
+) returns table (status text, state smallint, result bytea)
+language plpgsql volatile
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    job_key constant text := coalesce(settings ->> 'singleton_key', '');
+    slot record;
+    refused smallint;
+    plain jsonb := settings - '{singleton_seconds,singleton_next_slot}'::text[] || '{"checked": true}';
+begin
+    loop
+        refused := null;
+        begin
+            return query
+            select f.status, f.state, f.result
+            from pgjq.free_id(here, job_id, coalesce(settings ->> 'on_failed', 'enqueue') = 'enqueue') as f;
+            if found then
+                return;
+            end if;
+            select j.state into refused from pgjq.job as j
+            where
+                j.queue_id = here and coalesce(j.singleton_key, '') = job_key and (j.queue_id & 7) > 0
+                and pgjq.place(j.queue_id, j.state) = pgjq.place(here, 0::smallint)
+            limit 1;
+            if refused is null and settings ->> 'singleton_seconds' is not null then
+                slot := pgjq.take_slot(
+                    here, job_key, (settings ->> 'singleton_seconds')::double precision,
+                    coalesce((settings ->> 'singleton_next_slot')::boolean, false), given
+                );
+                refused := case when slot.begins_at is null then slot.holder_state end;
+                if slot.begins_at > pgjq.now() then
+                    plain := plain || jsonb_build_object('run_at', slot.begins_at);
+                end if;
+            end if;
+            if refused is null then
+                perform from pgjq.enqueue_jobs(queue, array[job_id], array[job_payload], plain, null, array[given]);
+                if not found then
+                    return;
+                end if;
+            end if;
+            raise unique_violation;
+        exception when unique_violation then
+            if refused is not null then
+                return query select 'duplicate', refused, null::bytea;
+                return;
+            end if;
+        end;
+    end loop;
+end
+$$;
+
 -- Add a batch of jobs; return those that were not added, and why. Position counts from 1.
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
 -- max_attempts, singleton_key, on_failed, awaited, and under `options` what the job brings along for later. `seqs` are
--- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays.
+-- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays. What
+-- the queue's definition sets and the job does not, the job inherits here and keeps.
 --
 -- Rows are inserted in the order of their ids. Two callers with some ids in common therefore wait for each other in the
 -- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is
@@ -98,12 +249,33 @@ as $$
 declare
     here constant integer := pgjq.queue_id(queue);
     at constant timestamptz := pgjq.now();
+    inherited constant jsonb := (select q.options from pgjq.queue as q where q.id = here);
     drawn constant bigint[] := coalesce(
         seqs, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids)))
     );
     added text[];
     taken record;
 begin
+    if (here & 7) = 5 or common -> 'options' ? 'dead_letter' or own is not null then
+        return query select w.n, w.status, null::smallint, null::bytea from pgjq.find_wrong(here, common, own, ids) as w;
+        if found then
+            return;
+        end if;
+    end if;
+    if not common ? 'checked' and (
+        (here & 7) in (1, 3, 4) or common ->> 'singleton_seconds' is not null
+        or exists (select from unnest(own) as o (s) where o.s ->> 'singleton_seconds' is not null)
+    ) then
+        return query
+        select g.n, e.status, e.state, e.result
+        from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
+        cross join lateral pgjq.enqueue_limited(
+            queue, here, g.seq, g.id, g.payload, common || coalesce(g.own, '{}')
+        ) as e
+        order by g.n;
+        return;
+    end if;
+
     with given as materialized (
         select
             g.seq, g.n, g.id, g.payload,
@@ -112,8 +284,13 @@ begin
     ),
 
     new as (
-        insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
-        select g.seq, at, here, g.id, g.payload, g.s -> 'options' from given as g order by g.id, g.n
+        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source)
+        select
+            g.seq, at, here, g.id, g.payload,
+            case when inherited is null then g.s -> 'options'
+                else nullif((inherited - 'retry_limit') || coalesce(nullif(g.s -> 'options', 'null'), '{}'), '{}') end,
+            g.s -> 'source'
+        from given as g order by g.id, g.n
         on conflict (queue_id, id) where not superseded do nothing
         returning seq, id
     ),
@@ -124,9 +301,13 @@ begin
         )
         select
             g.seq, here, due.run_at, due.run_at <= at,
-            -coalesce((g.s ->> 'priority')::smallint, 0), coalesce((g.s ->> 'max_attempts')::smallint, 3),
+            -coalesce((g.s ->> 'priority')::smallint, 0),
+            coalesce((g.s ->> 'max_attempts')::smallint, (inherited ->> 'retry_limit')::smallint + 1, 3),
             coalesce((g.s ->> 'result_ttl')::double precision, 3600),
-            coalesce((g.s -> 'options' ->> 'delete_after_seconds')::real, 604800),
+            coalesce(
+                (g.s -> 'options' ->> 'delete_after_seconds')::real, (inherited ->> 'delete_after_seconds')::real,
+                604800
+            ),
             coalesce((g.s ->> 'awaited')::boolean, false), g.s ->> 'singleton_key'
         from given as g
         inner join new using (seq)
@@ -177,7 +358,8 @@ begin
 end
 $$;
 
--- Add one job, if its id is free at first sight, and return its number. If it is null, `enqueue_jobs` finds out why.
+-- Add one job, if its id is free at first sight and no policy may refuse it, and return its number. If it is null,
+-- `enqueue_jobs` finds out why.
 --
 -- One job is what most callers enqueue, and what they wait for. Plain values instead of arrays let PL/pgSQL keep its
 -- plans, and a number instead of a set spares the caller's statement a function scan: half the time of a batch of
@@ -193,14 +375,26 @@ declare
         (settings ->> 'run_at')::timestamptz,
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
+    entered constant boolean := pgjq.enter(queue);
+    inherited jsonb;
     given bigint;
 begin
-    select q.id into here from pgjq.queue as q where q.name = queue;
+    select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
     if not found then
         here := pgjq.queue_id(queue);
     end if;
+    if (
+        (here & 7) > 0 and ((here & 7) in (1, 3, 4) or settings ->> 'singleton_key' is null)
+        or settings ? 'singleton_seconds' or settings -> 'options' ? 'dead_letter'
+    ) then
+        return null;
+    end if;
     insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
-    values (nextval('pgjq.job_seq'), at, here, job_id, job_payload, settings -> 'options')
+    values (
+        nextval('pgjq.job_seq'), at, here, job_id, job_payload,
+        case when inherited is null then settings -> 'options'
+            else nullif((inherited - 'retry_limit') || coalesce(settings -> 'options', '{}'), '{}') end
+    )
     on conflict (queue_id, id) where not superseded do nothing
     returning seq into given;
     if given is null then
@@ -211,9 +405,13 @@ begin
     )
     values (
         given, here, due, due <= at,
-        -coalesce((settings ->> 'priority')::smallint, 0), coalesce((settings ->> 'max_attempts')::smallint, 3),
+        -coalesce((settings ->> 'priority')::smallint, 0),
+        coalesce((settings ->> 'max_attempts')::smallint, (inherited ->> 'retry_limit')::smallint + 1, 3),
         coalesce((settings ->> 'result_ttl')::double precision, 3600),
-        coalesce((settings -> 'options' ->> 'delete_after_seconds')::real, 604800),
+        coalesce(
+            (settings -> 'options' ->> 'delete_after_seconds')::real, (inherited ->> 'delete_after_seconds')::real,
+            604800
+        ),
         coalesce((settings ->> 'awaited')::boolean, false), settings ->> 'singleton_key'
     );
     perform pgjq.wake(queue);
@@ -228,7 +426,9 @@ $$;
 create function pgjq.enqueue(
     queue text, payload jsonb, id text default null, priority integer default 0, run_at timestamptz default null,
     delay double precision default null, result_ttl double precision default null, max_attempts integer default null,
-    singleton_key text default null, out job_id text, out status text, out existing_state text, out result bytea
+    singleton_key text default null, singleton_seconds double precision default null,
+    singleton_next_slot boolean default false, dead_letter text default null,
+    out job_id text, out status text, out existing_state text, out result bytea
 )
 language plpgsql volatile
 as $$
@@ -261,6 +461,12 @@ begin
     if run_at < '0002-01-01' or run_at >= '9999-01-01' then
         raise exception 'run_at must be between the years 2 and 9998' using errcode = 'check_violation';
     end if;
+    if singleton_seconds < 1 or singleton_seconds > 1.7e308 then
+        raise exception 'singleton_seconds must be at least 1, and finite' using errcode = 'check_violation';
+    end if;
+    if dead_letter = queue then
+        raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
+    end if;
     -- A century is for ever, as it is for Python's callers; more could overflow a point in time later.
     if delay > 3155760000 then
         delay := 3155760000;
@@ -272,9 +478,18 @@ begin
     from pgjq.enqueue_jobs(
         queue, array[job_id], array[convert_to(payload::text, 'UTF8')], jsonb_strip_nulls(jsonb_build_object(
             'priority', priority, 'run_at', run_at, 'delay', delay, 'result_ttl', result_ttl,
-            'max_attempts', max_attempts, 'singleton_key', singleton_key
+            'max_attempts', max_attempts, 'singleton_key', singleton_key,
+            'singleton_seconds', least(singleton_seconds, 3155760000), 'singleton_next_slot', singleton_next_slot,
+            'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end
         ))
     ) as e;
+    if answer.status = 'needs_key' then
+        raise exception 'queue % is in strict order: every job needs a singleton_key', queue
+        using errcode = 'check_violation';
+    end if;
+    if answer.status = 'no_dead_letter' then
+        raise exception 'there is no queue % to be a dead letter', dead_letter using errcode = 'foreign_key_violation';
+    end if;
     status := coalesce(answer.status, 'queued');
     existing_state := (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[answer.state + 1];
     result := answer.result;

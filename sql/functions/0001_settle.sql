@@ -5,6 +5,63 @@
 --
 -- Answers with what became of the jobs, in three arrays; they are null if every run ended as its outcome says, which is
 -- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
+-- Find a place for jobs that are given back in queues where there may be none: short and stately.
+--
+-- A job that cannot be queued again, because another one is, waits as failing (1: without having failed); and one that
+-- cannot be failing, because another one is, has failed (4). Nobody else can take the place of a failing job meanwhile:
+-- only the one job of a key that is processing could. The place of a queued one is taken by enqueueing, and then the
+-- index job_place says so, and the caller looks again.
+create function pgjq.find_places(
+    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[],
+    out into_states smallint[], out with_errors text[]
+)
+language sql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+    with looked as (
+        select
+            g.n, g.state, g.error, g.queue_id & 7 as policy,
+            j.seq is not null and g.state = 0 and j.attempts <= 1 as wants_queued,
+            exists (
+                select from pgjq.job as o
+                where
+                    o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
+                    and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 0
+            ) as queued,
+            exists (
+                select from pgjq.job as o
+                where
+                    o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
+                    and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 2
+            ) as failing
+        from unnest(queue_ids, seqs, leases, states, errors) with ordinality
+            as g (queue_id, seq, lease, state, error, n)
+        left join pgjq.job as j
+            on j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
+    ),
+
+    placed as (
+        select l.n, l.error, case
+            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued) then l.state
+            when l.policy = 3 and l.failing then 4
+            when l.wants_queued then 1
+            else l.state
+        end as state
+        from looked as l
+    )
+
+    select
+        array_agg(p.state::smallint order by p.n),
+        array_agg(case when p.state = 4 and p.error is null then
+            '{"type": "PolicyError", "message": "given back while another job of its key is failing", "traceback": null}'
+        else p.error end order by p.n)
+    from placed as p
+$$;
+
 create function pgjq.settle(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], results bytea[], errors text[],
     delays double precision[],
@@ -21,37 +78,58 @@ as $$
 declare
     clock constant timestamptz := pgjq.now();
     watched constant boolean := pgjq.watched();
+    limited constant boolean := coalesce(3 > any(states), false) and exists (
+        select from unnest(queue_ids) as q (id) where (q.id & 7) in (1, 3)
+    );
     back record;
     ended record;
+    placed record;
+    into_states smallint[] := states;
+    with_errors text[] := errors;
 begin
     -- First those to be given back, then those to be ended: a wish to cancel that was committed while the first
     -- statement waited for the row is seen by the second, which ends the job as cancelled.
     if 3 > any(states) then
-        with moved as (
-            update pgjq.job as j
-            set
-                state = case when g.state = 2 or j.attempts > 1 then 2 else 0 end,
-                attempts = case when g.state = 2 then j.attempts else j.attempts - 1 end,
-                run_at = clock + make_interval(secs => coalesce(g.delay, 0)), ready = coalesce(g.delay, 0) <= 0,
-                locked_until = null, expire_at = null, worker_id = null
-            from unnest(queue_ids, seqs, leases, states, errors, delays)
-                as g (queue_id, seq, lease, state, error, delay)
-            where
-                j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
-                and g.state < 3 and not j.cancel_requested
-            returning j.queue_id, j.seq, j.lease, j.state, j.attempts, j.ready, g.error
-        ),
-        noted as (
-            insert into pgjq.progress (queue_id, seq, error)
-            select m.queue_id, m.seq, m.error from moved as m
-            where m.error is not null
-            on conflict (seq, queue_id) do update set error = excluded.error
-        )
-        select
-            array_agg(m.queue_id) as queue_ids, array_agg(m.seq) as seqs, array_agg(m.lease) as leases,
-            array_agg(m.state) as states, array_agg(m.attempts) as attempts,
-            array_agg(distinct m.queue_id) filter (where m.ready) as woken
-        into back from moved as m;
+        loop
+            begin
+                if limited then
+                    placed := pgjq.find_places(queue_ids, seqs, leases, states, errors);
+                    into_states := placed.into_states;
+                    with_errors := placed.with_errors;
+                end if;
+                with moved as (
+                    update pgjq.job as j
+                    set
+                        state = case when g.state > 0 or j.attempts > 1 then 2 else 0 end,
+                        attempts = case when g.state = 2 then j.attempts else j.attempts - 1 end,
+                        run_at = clock + make_interval(secs => coalesce(g.delay, 0)), ready = coalesce(g.delay, 0) <= 0,
+                        locked_until = null, expire_at = null, worker_id = null
+                    from unnest(queue_ids, seqs, leases, into_states, with_errors, delays)
+                        as g (queue_id, seq, lease, state, error, delay)
+                    where
+                        j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
+                        and g.state < 3 and not j.cancel_requested
+                    returning
+                        j.queue_id, j.seq, j.lease, j.state, j.attempts, j.ready, g.error, j.singleton_key
+                ),
+                noted as (
+                    insert into pgjq.progress (queue_id, seq, error)
+                    select m.queue_id, m.seq, m.error from moved as m
+                    where m.error is not null
+                    on conflict (seq, queue_id) do update set error = excluded.error
+                )
+                select
+                    array_agg(m.queue_id) as queue_ids, array_agg(m.seq) as seqs, array_agg(m.lease) as leases,
+                    array_agg(m.state) as states, array_agg(m.attempts) as attempts,
+                    array_agg(m.singleton_key) as keys,
+                    array_agg(distinct m.queue_id) filter (where m.ready) as woken
+                into back from moved as m;
+                exit;
+            exception when unique_violation then
+                continue;  -- Somebody enqueued into the place in the same moment.
+            end;
+        end loop;
+        perform pgjq.next_turn(back.queue_ids, back.keys);
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(back.woken);
         if watched then
             perform pgjq.tell(back.queue_ids, back.seqs, back.states, back.attempts);
@@ -63,7 +141,8 @@ begin
 
     with moved as (
         delete from pgjq.job as j
-        using unnest(queue_ids, seqs, leases, states, results, errors) as g (queue_id, seq, lease, state, result, error)
+        using unnest(queue_ids, seqs, leases, into_states, results, with_errors)
+            as g (queue_id, seq, lease, state, result, error)
         where
             j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
             and (coalesce(g.state, 3) >= 3 or j.cancel_requested)
@@ -85,13 +164,23 @@ begin
     )
     select
         array_agg(m.seq) as seqs, array_agg(m.lease) as leases, array_agg(m.ended::smallint) as states,
-        count(*) = cardinality(settle.seqs) and not bool_or(m.cancel_requested) as as_asked,
+        count(*) = cardinality(settle.seqs) and not bool_or(m.cancel_requested) and not limited as as_asked,
         array_agg(m.queue_id) filter (where watched) as queue_ids,
         array_agg(m.attempts) filter (where watched) as attempts,
         array_agg(m.queue_id) filter (where m.awaited) as awaited_queue_ids,
         array_agg(m.seq) filter (where m.awaited) as awaited_seqs,
-        array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states
+        array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states,
+        array_agg(m.queue_id) filter (where m.ended = 4) as failed_in,
+        array_agg(m.seq) filter (where m.ended = 4) as failed,
+        array_agg(m.queue_id) filter (where (m.queue_id & 7) > 0) as freed_in,
+        array_agg(m.singleton_key) filter (where (m.queue_id & 7) > 0) as freed
     into ended from moved as m;
+    if ended.failed is not null then
+        perform pgjq.bury(ended.failed_in, ended.failed);
+    end if;
+    if ended.freed_in is not null then
+        perform pgjq.next_turn(ended.freed_in, ended.freed);
+    end if;
     if ended.awaited_seqs is not null then
         perform pgjq.answer_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
     end if;

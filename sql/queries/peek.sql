@@ -5,10 +5,14 @@ select
     case
         when exists (
                 select from pgjq.job as j
-                where j.ready and j.queue_id in (select q.id from pgjq.queue as q where q.name = any(:queues::text[]))
+                where
+                    j.ready
+                    and j.queue_id in (
+                        select q.id from pgjq.queue as q where q.name = any(:queues::text[]) and not q.paused
+                    )
             ) then 0::double precision
         else (
             select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
-            where not w.ready and w.state <> 1
+            where not w.ready and not w.held and w.state <> 1
         )
     end as seconds

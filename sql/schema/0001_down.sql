@@ -1,18 +1,38 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
 drop view if exists pgjq.jobs;
+drop function if exists pgjq.observe(boolean);
+drop function if exists pgjq.delete_queue(text);
+drop function if exists pgjq.update_queue(text, jsonb);
+drop function if exists pgjq.create_partitions(integer);
+drop function if exists pgjq.create_queue(text, integer, boolean, integer, jsonb);
+drop function if exists pgjq.reap(integer, double precision);
+drop function if exists pgjq.redrive(text, integer, text);
+drop function if exists pgjq.bury(integer[], bigint[]);
+drop function if exists pgjq.prune_waiting(integer, double precision);
+drop function if exists pgjq.retry_jobs(text, text[]);
+drop function if exists pgjq.delete_jobs(text, text[]);
+drop function if exists pgjq.cancel_jobs(text, text[]);
 drop function if exists pgjq.enqueue(
-    text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text
+    text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text, double precision,
+    boolean, text
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
+drop function if exists pgjq.enqueue_limited(text, integer, bigint, text, bytea, jsonb);
+drop function if exists pgjq.find_wrong(integer, jsonb, jsonb[], text[]);
+drop function if exists pgjq.take_slot(integer, text, double precision, boolean, bigint);
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);
+drop function if exists pgjq.enter(text);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
+drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[]);
 drop function if exists pgjq.claim(
-    text[], integer, integer, double precision, double precision, integer, boolean
+    text[], integer, integer, double precision, double precision, integer, boolean, tid[]
 );
+drop function if exists pgjq.choose(integer, integer);
+drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);
 drop function if exists pgjq.standing(text, bigint[]);
@@ -25,7 +45,9 @@ drop function if exists pgjq.event(text, text, text, integer, integer, text, tex
 drop function if exists pgjq.watched();
 drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
-drop table if exists pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
+drop table if exists pgjq.slot, pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
 drop sequence if exists pgjq.job_seq;
+drop sequence if exists pgjq.queue_seq;
+drop function if exists pgjq.place(integer, smallint);
 drop function if exists pgjq.schema_version();
 drop function if exists pgjq.now();

@@ -6,10 +6,37 @@
 -- index on `body`. Every table is partitioned by queue, so that a queue may be given storage of its own; until then
 -- the default partition holds everything.
 
+-- A queue's number tells its policy and where its jobs live, and neither ever changes: the last three bits are the
+-- policy (0 standard, 1 short, 2 singleton, 3 stately, 4 exclusive, 5 key_strict_fifo), and below 0 the queue has
+-- partitions of its own. Since every row of a job names its queue, constraints and indexes know the policy without a
+-- column, a trigger or a look at another table, and no INSERT can get round them.
+create sequence pgjq.queue_seq;
+
+-- What a job in a state takes up of its key, by the policy of its queue: of each number there can be one; null is free.
+create function pgjq.place(queue_id integer, state smallint) returns integer
+language sql immutable parallel safe
+as $$
+    select case queue_id & 7
+        when 1 then case when state = 0 then 0 end  -- short: queued
+        when 2 then case when state = 1 then 1 end  -- singleton: processing
+        when 3 then state                           -- stately: each of them
+        when 4 then 0                               -- exclusive: all of them together
+        when 5 then case when state > 0 then 1 end  -- key_strict_fifo: processing and failing together
+    end
+$$;
+
 create table pgjq.queue (
-    id integer generated always as identity primary key,
+    id integer primary key check ((id & 7) <= 5),
     name text not null unique,
-    created_at timestamptz not null default pgjq.now()
+    created_at timestamptz not null default pgjq.now(),
+    defined boolean not null default false,     -- by create_queue, and not by its first job
+    paused boolean not null default false,      -- claims pass it over
+    warned boolean not null default false,      -- longer than warning_queue_size, and that has been told
+    warning_queue_size integer check (warning_queue_size > 0),
+    options jsonb,                              -- only what was set; its jobs inherit it when they are enqueued
+    dead_letter text generated always as (options ->> 'dead_letter') stored references pgjq.queue (name),
+    stats jsonb,                                -- as they were counted last
+    check (dead_letter <> name)
 );
 
 create table pgjq.worker (
@@ -30,7 +57,8 @@ create table pgjq.body (
     superseded boolean not null default false,  -- the id was free and was enqueued again as another row
     id text not null,
     payload bytea not null,
-    options jsonb,                              -- only what was set
+    options jsonb,                              -- only what was set, by the job or by its queue's definition
+    source jsonb,                               -- where a dead letter came from: queue, id, attempts, error
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
@@ -55,19 +83,31 @@ create table pgjq.job (
     max_stalled smallint,
     state smallint not null default 0,          -- 0 queued, 1 processing, 2 failing
     ready boolean not null,                     -- may be claimed now; run_at has passed, nobody holds it
+    held boolean not null default false,        -- due, but another job of its key comes first and will wake it
     requeue_exhausted boolean not null default false,
     cancel_requested boolean not null default false,
     awaited boolean not null default false,     -- somebody wants to be told when it ends
     singleton_key text,
-    primary key (seq, queue_id)
+    primary key (seq, queue_id),
+    constraint job_needs_key check ((queue_id & 7) <> 5 or singleton_key is not null)
 ) partition by list (queue_id);
 
 -- Claiming walks this index from its head. Jobs that wait for their time are not in it, however many they are.
 create index job_ready on pgjq.job (queue_id, rank, seq) where ready;
 -- Promotion walks this one from the past to now.
-create index job_waiting on pgjq.job (run_at) where not ready and state <> 1;
+create index job_waiting on pgjq.job (run_at) where not ready and not held and state <> 1;
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
+
+-- The policies, all in one: what a policy allows once for each key has a place in this index, and where it allows many
+-- the place is null, which is never taken. No key is a key of its own: it counts as the empty one, which is nobody's.
+create unique index job_place on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.place(queue_id, state))
+where (queue_id & 7) > 0;
+-- The jobs of a key that are due, the held ones apart: who comes first, and who comes next.
+create index job_turn on pgjq.job (queue_id, coalesce(singleton_key, ''), held, rank, seq)
+where (queue_id & 7) in (2, 3, 5) and (ready or held);
+-- The line of a key in strict order: its head is the only one that may run.
+create index job_line on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where (queue_id & 7) = 5;
 
 create table pgjq.done (
     seq bigint not null,
@@ -92,6 +132,9 @@ create table pgjq.done (
 ) partition by list (queue_id);
 
 create index done_delete on pgjq.done (delete_at);
+-- Keys in strict order that a failed job blocks.
+create index done_blocked on pgjq.done (queue_id, singleton_key)
+where (queue_id & 7) = 5 and state = 4 and not superseded;
 
 -- What only some jobs have: a checkpoint, the error of the last attempt, the workers that it stalled on.
 create table pgjq.progress (
@@ -103,13 +146,27 @@ create table pgjq.progress (
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
-create table pgjq.body_default partition of pgjq.body default;
-create table pgjq.job_default partition of pgjq.job default with (
+-- Who has a time slot of a throttled key: one job for each queue, key and beginning of a slot.
+create table pgjq.slot (
+    queue_id integer not null,
+    begins_at timestamptz not null,
+    ends_at timestamptz not null,
+    key text not null,
+    seq bigint not null,
+    primary key (queue_id, key, begins_at)
+);
+
+create index slot_ends on pgjq.slot (ends_at);
+
+-- That queues with a number below 0 are not in here is written down as a constraint: then giving one its partitions
+-- need not look through these.
+create table pgjq.body_default partition of pgjq.body (check (queue_id > 0)) default;
+create table pgjq.job_default partition of pgjq.job (check (queue_id > 0)) default with (
     fillfactor = 85, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
-create table pgjq.done_default partition of pgjq.done default;
-create table pgjq.progress_default partition of pgjq.progress default;
+create table pgjq.done_default partition of pgjq.done (check (queue_id > 0)) default;
+create table pgjq.progress_default partition of pgjq.progress (check (queue_id > 0)) default;
 
 -- A queue's statistics are wrong the moment after they are taken: full one minute, empty the next. A plan made from
 -- them is right by luck (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change:

@@ -7,7 +7,7 @@ them, and Hypothesis shrinks it to the shortest one.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 import pytest
@@ -22,14 +22,28 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pgjq import JobError, LeasePolicy, MemoryStorage, NewJob, PostgresStorage
+from pgjq import (
+    JobError,
+    JobStatus,
+    LeasePolicy,
+    MemoryStorage,
+    NewJob,
+    PolicyError,
+    PostgresStorage,
+    QueueNotFoundError,
+)
 from pgjq.blocking import drive
+from pgjq.definition import Definition, check_changes, define
 from pgjq.options import JobFilter, Submission
 from pgjq.options import settings as resolve
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.policy import POLICIES, Policy
 from pgjq.storage.base import Claimed, Settlement
 from pgjq.testing import ManualClock, PostgresClock
 from tests.conftest import CLEAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 QUEUES = ["one", "two"]
 ids = st.sampled_from(["a", "b", "c", "d"])
@@ -63,7 +77,20 @@ options = st.fixed_dictionaries(
         "expire_in_seconds": st.sampled_from([12, 100]),
         "retention_seconds": st.just(40),
         "delete_after_seconds": st.sampled_from([0, 50]),
-        "singleton_key": st.just("k"),
+        "singleton_key": st.sampled_from(["k", "l"]),
+        "singleton_seconds": st.just(60),
+    },
+)
+definitions = st.fixed_dictionaries(
+    {},
+    optional={
+        "retry_limit": st.integers(0, 2),
+        "retry_delay": st.sampled_from([0, 3]),
+        "heartbeat_seconds": st.just(11),
+        "expire_in_seconds": st.sampled_from([8, 50]),
+        "retention_seconds": st.just(35),
+        "delete_after_seconds": st.sampled_from([0, 45]),
+        "dead_letter": st.just("one"),
     },
 )
 
@@ -78,8 +105,8 @@ class Agreement(RuleBasedStateMachine):
         super().__init__()
         self.held: list[tuple[Claimed, Claimed]] = []
 
-    @initialize()
-    def start_empty(self) -> None:
+    @initialize(policy=st.sampled_from(POLICIES), options=definitions)
+    def start_empty(self, policy: Policy, options: dict[str, Any]) -> None:
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(CLEAN)
         self.moved = PostgresClock(self.conninfo)
@@ -89,16 +116,20 @@ class Agreement(RuleBasedStateMachine):
         self.pg: Any = self.postgres.operations("blocking")
         self.pg._worker_ids.clear()
         self.mem: Any = self.memory.operations("blocking")
+        self.strict = policy == "key_strict_fifo"
+        self.both("create_queue", "one", Definition())
+        self.both("create_queue", "two", define("two", policy=policy, partition=False, options=options))
 
     def both(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        ours = drive(getattr(self.pg, method)(*args, **kwargs))
-        model = drive(getattr(self.mem, method)(*args, **kwargs))
+        """Do the same to both, and compare the answers, which may be refusals."""
+        ours, model = (outcome(getattr(ops, method), *args, **kwargs) for ops in (self.pg, self.mem))
         assert ours == model
         return model
 
     @rule(queue=queues, jobs=st.lists(st.tuples(ids, options), min_size=1, max_size=4))
     def enqueue(self, queue: str, jobs: list[tuple[str, dict[str, Any]]]) -> None:
-        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **o))) for n, (i, o) in enumerate(jobs)]
+        keyed = {"singleton_key": "m"} if self.strict and len(jobs) > 1 else {}
+        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **keyed | o))) for n, (i, o) in enumerate(jobs)]
         self.both("enqueue", queue, batch)
 
     @rule(wanted=st.permutations(QUEUES), limit=st.integers(1, 3), policy=policies)
@@ -122,7 +153,7 @@ class Agreement(RuleBasedStateMachine):
         ours = drive(self.pg.heartbeat([job.lease for job, _ in self.held], worker="ann"))
         model = drive(self.mem.heartbeat([job.lease for _, job in self.held], worker="ann"))
         for answer, expected in ((ours.lost, model.lost), (ours.cancel_requested, model.cancel_requested)):
-            assert [(x.id, x.number) for x in answer] == [(x.id, x.number) for x in expected]
+            assert [(named(x.id), x.number) for x in answer] == [(named(x.id), x.number) for x in expected]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.sampled_from([b"1", b"2"]))
@@ -134,7 +165,9 @@ class Agreement(RuleBasedStateMachine):
     def reap(self, limit: int, stale_age: float) -> None:
         ours = drive(self.pg.reap(limit=limit, stale_age=stale_age))
         model = drive(self.mem.reap(limit=limit, stale_age=stale_age))
-        assert ours == model
+        assert [dataclasses.replace(r, id=named(r.id)) for r in ours] == [
+            dataclasses.replace(r, id=named(r.id)) for r in model
+        ]
 
     @rule(queue=queues, job_id=ids, active=st.booleans())
     def cancel(self, *, queue: str, job_id: str, active: bool) -> None:
@@ -142,9 +175,28 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(queue=queues, job_id=ids)
     def retry(self, queue: str, job_id: str) -> None:
-        ours = drive(self.pg.retry(queue, job_id))
-        model = drive(self.mem.retry(queue, job_id))
-        assert (ours and ours.state) == (model and model.state)
+        ours, model = (outcome(ops.retry, queue, job_id) for ops in (self.pg, self.mem))
+        assert getattr(ours, "state", ours) == getattr(model, "state", model)
+
+    @rule(queue=queues, chosen=st.lists(ids, unique=True), many=st.sampled_from(["retry_many", "cancel_many"]))
+    def many(self, queue: str, chosen: list[str], many: str) -> None:
+        self.both(many, queue, chosen)
+
+    @rule(queue=queues, paused=st.booleans())
+    def pause(self, *, queue: str, paused: bool) -> None:
+        self.both("pause", queue, paused=paused)
+
+    @rule()
+    def redrive(self) -> None:
+        self.both("redrive", "one", limit=2)
+
+    @rule(changes=definitions)
+    def update_queue(self, changes: dict[str, Any]) -> None:
+        self.both("update_queue", "two", check_changes("two", changes))
+
+    @rule()
+    def blocked_keys(self) -> None:
+        self.both("blocked_keys", "two")
 
     @rule(queue=queues, job_id=ids)
     def delete(self, queue: str, job_id: str) -> None:
@@ -170,13 +222,31 @@ class Agreement(RuleBasedStateMachine):
             assert ours.oldest_ready_age == pytest.approx(model.oldest_ready_age)
         ours, _ = drive(self.pg.find(JobFilter()))
         model, _ = drive(self.mem.find(JobFilter()))
-        assert ours == model
+        assert [nameless(status) for status in ours] == [nameless(status) for status in model]
         assert drive(self.pg.next_deadline()) == pytest.approx(drive(self.mem.next_deadline()))
 
 
 def comparable(job: Claimed) -> Claimed:
-    """Leave out the storage's own name for the job."""
-    return job._replace(lease=job.lease._replace(key=None))
+    """Leave out the storage's own name for the job, and the id that a dead letter was given."""
+    return job._replace(lease=job.lease._replace(key=None, id=named(job.lease.id)))
+
+
+def named(job_id: str) -> str:
+    """Ids that are made for dead letters are not the same."""
+    return job_id if len(job_id) == 1 else "a letter"
+
+
+def nameless(status: JobStatus) -> JobStatus:
+    """Leave out the id that a dead letter was given."""
+    return status if status.source is None else dataclasses.replace(status, id=named(status.id))
+
+
+def outcome(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """An answer, or the kind of a refusal."""
+    try:
+        return drive(method(*args, **kwargs))
+    except (PolicyError, QueueNotFoundError) as error:
+        return type(error)
 
 
 def test_postgres_and_memory_agree(database: str, postgres: PostgresStorage) -> None:

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 QUERIES = Queries("pgjq")
 JOBS = 30_000
 RUNNING = 500
-LEASES = {"queue_ids": [1] * 200, "seqs": list(range(200)), "leases": [1] * 200}
+QUEUE = 8  # The number of the first queue of a database.
+LEASES = {"queue_ids": [QUEUE] * 200, "seqs": list(range(200)), "leases": [1] * 200}
 SETTLE = {"states": None, "results": None, "errors": None, "delays": None}
 CLAIM = {"queues": "{q}", "worker": 1, "lease": 30.0, "expire": 900.0, "max_stalled": None, "requeue_exhausted": False}
 HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "heartbeat": (LEASES, {"j": "job_default_pkey"}),
-    "reap": ({"limit": 500, "stale_age": 0.0}, {"j": "job_default_locked_until_idx"}),
     "next_deadline": ({}, {"j": "job_default_locked_until_idx"}),
     "prune_ended": ({"limit": 500}, {"past": "done_default_delete_at_idx"}),
     "get": ({"queue": "q", "ids": ["1"]}, {"b": "body_default_queue_id_id_idx"}),
-    "cancel": ({"queue": "q", "id": "1"}, {"b": "body_default_queue_id_id_idx", "j": "job_default_pkey"}),
 }
 # Whole tables that are small for ever: a row for each queue, a row for each worker.
 SMALL = {"queue", "worker"}
@@ -53,6 +52,8 @@ def sessions(
             for _ in range(2):
                 taken = early.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 1}).fetchall()
                 early.execute(QUERIES.psycopg("settle"), settling(taken))
+            for name in ("reap", "cancel", "delete", "retry"):
+                early.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{}", "limit": 1, "stale_age": 0.0})
             fill(late, request.param)
             yield late, early
 
@@ -78,7 +79,7 @@ def fill(connection: psycopg.Connection[Any], statistics: str) -> None:
     connection.execute("update pgjq.job set ready = false, run_at = now() + '1 day', rank = -1 where seq % 10 = 0")
     connection.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": RUNNING})
     connection.execute(
-        "insert into pgjq.done select seq + 1000000, now(), now(), now(), now() + '1 day', 1, 1, 1, 0, 0, 1, 3, 0, 3"
+        "insert into pgjq.done select seq + 1000000, now(), now(), now(), now() + '1 day', 8, 1, 1, 0, 0, 1, 3, 0, 3"
         " from pgjq.body where seq % 3 = 0"
     )
     if statistics == "analysed when full":
@@ -125,6 +126,34 @@ def test_promoting_reads_what_is_due(full: psycopg.Connection[Any]) -> None:
         assert full.execute("select count(*) from pgjq.job where seq in (10, 20, 30) and ready").fetchone() == (3,)
 
 
+@pytest.mark.parametrize("session", ["that saw the queue empty", "that is new"])
+def test_reaping_reads_what_is_late(
+    full: psycopg.Connection[Any], early: psycopg.Connection[Any], session: str
+) -> None:
+    connection = early if session == "that saw the queue empty" else full
+    with connection.transaction(force_rollback=True):
+        connection.execute("update pgjq.job set locked_until = now() - interval '1 s' where seq in (11, 12, 13)")
+        before = fetched(connection)
+        reaped = connection.execute(QUERIES.psycopg("reap"), {"limit": 500, "stale_age": 0.0}).fetchall()
+        assert fetched(connection) - before <= 20
+    assert len(reaped) == 3
+
+
+@pytest.mark.parametrize("session", ["that saw the queue empty", "that is new"])
+@pytest.mark.parametrize("name", ["cancel", "delete", "retry"])
+def test_managing_a_job_reads_that_job(
+    full: psycopg.Connection[Any], early: psycopg.Connection[Any], session: str, name: str
+) -> None:
+    connection = early if session == "that saw the queue empty" else full
+    with connection.transaction(force_rollback=True):
+        if name == "retry":
+            connection.execute(QUERIES.psycopg("cancel"), {"queue": "q", "ids": "{9001}"})
+        before = fetched(connection)
+        done = connection.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{9001}"}).fetchall()
+        assert fetched(connection) - before <= 10
+    assert len(done) == 1
+
+
 def fetched(connection: psycopg.Connection[Any]) -> int:
     row = connection.execute(
         "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer from pg_stat_xact_user_tables"
@@ -134,7 +163,7 @@ def fetched(connection: psycopg.Connection[Any]) -> int:
     return row[0]
 
 
-@pytest.mark.parametrize("name", ["reap", "next_deadline"])
+@pytest.mark.parametrize("name", ["next_deadline"])
 def test_a_hot_statement_reads_few_pages_of_a_long_queue(full: psycopg.Connection[Any], name: str) -> None:
     params = HOT[name][0] | ({"limit": 1} if "limit" in HOT[name][0] else {})
     with full.transaction(force_rollback=True):

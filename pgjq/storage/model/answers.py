@@ -44,10 +44,22 @@ def _matches(record: Record, wanted: JobFilter) -> bool:
 
 def stats(jobs: Jobs, queue: str) -> QueueStats:
     """Count a queue's jobs by state."""
-    mine = [r for (name, _), r in jobs.by_id.items() if name == queue]
+    return count(queue, [r for (name, _), r in jobs.by_id.items() if name == queue], jobs.now)
+
+
+def stats_of_all(jobs: Jobs) -> dict[str, QueueStats]:
+    """Count the jobs of every queue, looking at each job once."""
+    mine: dict[str, list[Record]] = {queue: [] for queue in jobs.queues}
+    for (queue, _), record in jobs.by_id.items():
+        mine[queue].append(record)
+    return {queue: count(queue, records, jobs.now) for queue, records in mine.items()}
+
+
+def count(queue: str, mine: Sequence[Record], now: datetime) -> QueueStats:
+    """Count jobs by state."""
     states = Counter(r.state for r in mine)
-    deferred = sum(r.state == "queued" and r.run_at > jobs.now for r in mine)
-    due = [r.run_at for r in mine if r.state in ("queued", "failing") and r.run_at <= jobs.now]
+    deferred = sum(r.state == "queued" and r.run_at > now for r in mine)
+    due = [r.run_at for r in mine if r.state in ("queued", "failing") and r.run_at <= now]
     return QueueStats(
         name=queue,
         queued=states["queued"],
@@ -59,7 +71,7 @@ def stats(jobs: Jobs, queue: str) -> QueueStats:
         failed=states["failed"],
         cancelled=states["cancelled"],
         total=len(mine),
-        oldest_ready_age=(jobs.now - min(due)).total_seconds() if due else None,
+        oldest_ready_age=(now - min(due)).total_seconds() if due else None,
     )
 
 
@@ -101,4 +113,5 @@ def status_of(record: Record, now: datetime) -> JobStatus:
         stalled=record.stalled,
         singleton_key=record.settings.singleton_key,
         stalled_on=record.stalled_on,
+        source=record.source,
     )

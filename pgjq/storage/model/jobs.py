@@ -1,7 +1,8 @@
 """All the jobs of a storage, filed so that each question finds its answer.
 
-Every change of a job goes through `add`, `change` and `forget`, which keep the files in order and note what happened.
-So a storage that tells others of changes, or writes them down to make them again later, misses none.
+Every change of a job goes through `add`, `change` and `forget`, and of a queue through `define` and `undefine`, which
+keep the files in order and note what happened. So a storage that tells others of changes, or writes them down to make
+them again later, misses none.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.job import LIVE, Event
+from pgjq.storage.model.keys import Keys
+from pgjq.storage.model.known import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pgjq.job import EventName
+    from pgjq.job import EventName, State
+    from pgjq.policy import Policy
     from pgjq.storage.base import Lease
     from pgjq.storage.model.record import Record
 
 WAITING = ("queued", "failing")
+Slot = tuple[str, str | None, datetime]
 
 
 class Change(NamedTuple):
@@ -33,7 +38,17 @@ class Change(NamedTuple):
     added: bool = False
 
 
+class QueueChange(NamedTuple):
+    """What happened to a queue: `known` is what it is now, None if it is gone."""
+
+    name: str
+    known: Known | None
+    event: EventName | None = None
+    facts: Mapping[str, Any] | None = None
+
+
 NOTHING: Mapping[str, Any] = {}
+FILED_BY = {"state", "superseded"}
 
 
 class Jobs:
@@ -45,16 +60,21 @@ class Jobs:
         self.records: dict[int, Record] = {}
         self.by_id: dict[tuple[str, str], Record] = {}
         self.processing: dict[int, Record] = {}
+        self.queues: dict[str, Known] = {}
+        self.slots: dict[Slot, Record] = {}  # Who has which slot of time.
         self.changes: list[Change] = []
+        self.queue_changes: list[QueueChange] = []
         self.awake: set[str] = set()  # Queues that got something to claim.
         self._noting = True
         self._ready: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._waiting: list[tuple[datetime, int]] = []
+        self._keys: dict[str, Keys] = {}  # Of queues with a policy.
 
     def begin(self, now: datetime, *, noting: bool = True) -> None:
         """Start an operation; without anybody who wants to know its changes, they need not be noted."""
         self.now = now
         self.changes = []
+        self.queue_changes = []
         self.awake = set()
         self._noting = noting
 
@@ -63,6 +83,9 @@ class Jobs:
         for record, _, name, facts, _ in self.changes:
             if name is not None:
                 yield Event(name, record.queue, record.id, self.now, attempts=record.attempts, **(facts or NOTHING))
+        for queue, _, name, facts in self.queue_changes:
+            if name is not None:
+                yield Event(name, queue, "", self.now, **(facts or NOTHING))
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Name the jobs that the operation ended or forgot."""
@@ -76,6 +99,10 @@ class Jobs:
         self.records[record.seq] = record
         if not record.superseded:
             self.by_id[record.queue, record.id] = record
+        if record.queue not in self.queues:
+            self.queues[record.queue] = Known(record.created_at)
+        if record.slot is not None:
+            self.slots[_slot(record, record.slot)] = record
         self._file(record)
         if self._noting:
             self.changes.append(Change(record, NOTHING, event, None, added=True))
@@ -88,9 +115,11 @@ class Jobs:
         **fields: Any,
     ) -> None:
         """Give a job new values."""
+        if "slot" in fields:
+            self._leave_slot(record)
         for name, value in fields.items():
             setattr(record, name, value)
-        if "state" in fields:
+        if not FILED_BY.isdisjoint(fields):
             self._file(record)
         if self._noting:
             self.changes.append(Change(record, fields, event, facts))
@@ -101,31 +130,106 @@ class Jobs:
         self.processing.pop(record.seq, None)
         if self.by_id.get((record.queue, record.id)) is record:
             del self.by_id[record.queue, record.id]
+        self._leave_slot(record)
+        keys = self._keys.get(record.queue)
+        if keys is not None:
+            keys.remove(record)
+            self._offer(keys, record)
         if self._noting:
             self.changes.append(Change(record, None))
+
+    def _leave_slot(self, record: Record) -> None:
+        if record.slot is not None and self.slots.get(slot := _slot(record, record.slot)) is record:
+            del self.slots[slot]
+
+    def define(
+        self, name: str, known: Known, event: EventName | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Have a queue be as it says."""
+        before = self.queues.get(name)
+        self.queues[name] = known
+        if known.definition.policy != (before.definition.policy if before else "standard"):
+            self._keep_keys(name, known.definition.policy)
+        if before is not None and before.paused and not known.paused:
+            self.awake.add(name)
+        if self._noting:
+            self.queue_changes.append(QueueChange(name, known, event, facts))
+
+    def _keep_keys(self, name: str, policy: Policy) -> None:
+        """File the jobs of a queue by key, if it has a policy; it has jobs only if it was lost, and is mended."""
+        self._keys.pop(name, None)
+        if policy != "standard":
+            self._keys[name] = Keys(policy)
+        for record in self.of_queue(name):
+            self._file(record)
+
+    def undefine(self, name: str) -> None:
+        """Forget a queue and all its jobs."""
+        for record in self.of_queue(name):
+            self.forget(record)
+        self.queues.pop(name, None)
+        self._keys.pop(name, None)
+        self._ready.pop(name, None)
+        if self._noting:
+            self.queue_changes.append(QueueChange(name, None))
+
+    def of_queue(self, name: str) -> list[Record]:
+        """List the records of a queue in the order they were enqueued."""
+        return [record for record in self.records.values() if record.queue == name]
 
     def _file(self, record: Record) -> None:
         """Put a job where claims, promotion or reapers will find it. What is left elsewhere is passed over there."""
         record.ready = False
+        keys = self._keys.get(record.queue)
+        if keys is not None:
+            keys.file(record)
         if record.state == "processing":
             self.processing[record.seq] = record
-            return
-        self.processing.pop(record.seq, None)
-        if record.state not in WAITING:
-            return
-        if record.run_at <= self.now:
-            self._make_ready(record)
         else:
+            self.processing.pop(record.seq, None)
+        if record.state in WAITING:
+            if record.run_at <= self.now:
+                self._make_ready(record)
+                return
             heapq.heappush(self._waiting, (record.run_at, record.seq))
+        if keys is not None:
+            self._offer(keys, record)
 
     def _make_ready(self, record: Record) -> None:
         record.ready = True
+        keys = self._keys.get(record.queue)
+        if keys is None or not keys.is_serial:
+            self._push(record)
+        else:
+            keys.make_ready(record)
+            self._offer(keys, record)
+
+    def _offer(self, keys: Keys, record: Record) -> None:
+        """Let claims find the job whose turn it is, after something happened to one of its key."""
+        if keys.is_serial and (first := keys.turn(record.settings.singleton_key)) is not None:
+            self._push(first)
+
+    def _push(self, record: Record) -> None:
         heapq.heappush(self._ready[record.queue], (-record.settings.priority, record.seq))
         self.awake.add(record.queue)
 
     def current(self, queue: str, job_id: str) -> Record | None:
         """Find the job that an id means now."""
         return self.by_id.get((queue, job_id))
+
+    def policy(self, queue: str) -> Policy:
+        """Tell a queue's policy."""
+        keys = self._keys.get(queue)
+        return "standard" if keys is None else keys.policy
+
+    def keys(self, queue: str) -> Keys | None:
+        """Return the keys of a queue with a policy."""
+        return self._keys.get(queue)
+
+    def others(self, record: Record) -> list[State]:
+        """Name the states that the other jobs of a job's key are in, as far as its queue's policy counts them."""
+        keys = self._keys.get(record.queue)
+        return [] if keys is None else keys.others(record)
 
     def held(self, lease: Lease) -> Record | None:
         """Find the job that a lease still holds."""
@@ -141,11 +245,17 @@ class Jobs:
                 self._make_ready(record)
 
     def first(self, queue: str) -> Record | None:
-        """Look at the first claimable job of a queue; entries of jobs that were cancelled since are thrown away."""
-        heap = self._ready[queue]
+        """Look at the first job of a queue that may be claimed; entries of others are thrown away.
+
+        They come again when their time does: when they are given back, or it is their turn.
+        """
+        known = self.queues.get(queue)
+        if known is None or known.paused:
+            return None
+        heap, keys = self._ready[queue], self._keys.get(queue)
         while heap:
             record = self.records.get(heap[0][1])
-            if record is not None and record.ready:
+            if record is not None and record.ready and (keys is None or keys.may_run(record)):
                 return record
             heapq.heappop(heap)
         return None
@@ -156,3 +266,7 @@ class Jobs:
         if any(self.first(queue) is not None for queue in queues):
             return 0.0
         return (self._waiting[0][0] - self.now).total_seconds() if self._waiting else None
+
+
+def _slot(record: Record, begins: datetime) -> Slot:
+    return record.queue, record.settings.singleton_key, begins

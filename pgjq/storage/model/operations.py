@@ -7,12 +7,13 @@ leave a trace; the operations themselves are the model's, one function each.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
 from pgjq.storage.model import answers, care, runs
+from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.expectation import ModelExpectation
 from pgjq.storage.model.jobs import Jobs
 
@@ -39,16 +40,12 @@ class Do(Protocol):
         ...
 
 
-class ModelOperations(ABC):
+class ModelOperations(ModelDefinitions):
     """The operations, in one colour."""
 
     def __init__(self, storage: str, colour: Colour) -> None:
         self._name = storage
         self._colour: Colour = colour
-
-    @abstractmethod
-    async def _do(self, verb: Callable[[Jobs], R]) -> R:
-        """Do an operation, whole or not at all."""
 
     @abstractmethod
     async def _glance(self, verb: Callable[[Jobs], R]) -> R:

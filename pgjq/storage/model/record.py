@@ -12,7 +12,7 @@ from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pgjq.job import JobError, State
+    from pgjq.job import JobError, JobSource, State
     from pgjq.lease import ReapExhausted
     from pgjq.options import Settings
 
@@ -46,6 +46,8 @@ class Record:
     result: bytes | None = None
     error: JobError | None = None
     stalled_on: tuple[str, ...] = ()
+    source: JobSource | None = None
+    slot: datetime | None = None  # When the slot of time begins that it has of its throttled key.
     ready: bool = False  # Where it is filed, which follows from the rest: claimable now.
 
     @property

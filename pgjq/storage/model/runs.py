@@ -6,18 +6,21 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from pgjq.job import JobError
 from pgjq.lease import Stall, explain, judge
 from pgjq.options import PLAIN
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.policy import given_back
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled
+from pgjq.storage.model.letters import bury
 from pgjq.storage.model.record import earlier, later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pgjq.job import JobError, State
+    from pgjq.job import State
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobOptions
     from pgjq.outcome import Outcome
@@ -30,6 +33,8 @@ STALLED_ON = 20
 
 # What a job no longer has once nobody runs it; who ran it last stays on record when it ended.
 IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
+
+NO_PLACE = JobError("PolicyError", "given back while another job of its key is failing")
 
 
 class Terms(NamedTuple):
@@ -102,9 +107,11 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
         case Completed(result):
             end(jobs, record, "completed", result=result)
         case Failed(error):
-            end(jobs, record, "failed", error=error)
+            _fail(jobs, record, error)
         case Cancelled():
             end(jobs, record, "cancelled")
+        case Failing(error) if _placed(jobs, record, "failing") == "failed":
+            _fail(jobs, record, error)
         case Failing(error, delay):
             _give_back(jobs, record, "failing", delay, error=error)
         case Released():
@@ -124,6 +131,17 @@ def end(
     jobs.change(record, state, state=state, finished_at=jobs.now, result=result, error=error, **IDLE)  # pyright: ignore[reportArgumentType]
 
 
+def _fail(jobs: Jobs, record: Record, error: JobError | None) -> None:
+    """Fail a job for good, and copy it to its dead letter queue, if it has one."""
+    end(jobs, record, "failed", error=error)
+    bury(jobs, record)
+
+
+def _placed(jobs: Jobs, record: Record, state: State) -> State:
+    """Say what becomes of a run that is to go back to a state."""
+    return given_back(jobs.policy(record.queue), state, jobs.others(record))
+
+
 def _give_back(jobs: Jobs, record: Record, state: State, delay: float, **fields: Any) -> None:
     """End a run, but not the job."""
     run_at = jobs.now + timedelta(seconds=delay)
@@ -131,9 +149,13 @@ def _give_back(jobs: Jobs, record: Record, state: State, delay: float, **fields:
 
 
 def _refund(jobs: Jobs, record: Record, delay: float) -> None:
-    """Give a job back with its attempt: it is in the state again that it was claimed from."""
+    """Give a job back with its attempt: it is in the state again that it was claimed from, if that place is free."""
     attempts = record.attempts - 1
-    _give_back(jobs, record, "failing" if attempts else "queued", delay, attempts=attempts)
+    state = _placed(jobs, record, "failing" if attempts else "queued")
+    if state == "failed":
+        _fail(jobs, record, NO_PLACE)
+    else:
+        _give_back(jobs, record, state, delay, attempts=attempts)
 
 
 def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> Pulse:
@@ -190,6 +212,8 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
             record.reap_exhausted,
         )
     )
+    if action == "recovered" and _placed(jobs, record, "failing") == "failed":
+        action = "failed"
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
     worker = record.worker or "?"
     if action != "cancelled":
@@ -200,7 +224,7 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
             delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
             _give_back(jobs, record, "failing", delay)
         case "failed":
-            end(jobs, record, "failed", error=record.error)
+            _fail(jobs, record, record.error)
         case "cancelled":
             end(jobs, record, "cancelled")
         case _ as never:

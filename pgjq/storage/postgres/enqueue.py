@@ -11,6 +11,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from pgjq.definition import inherit
+from pgjq.errors import PolicyError, QueueNotFoundError
 from pgjq.job import EnqueueResult
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, Settings
 from pgjq.storage.postgres import literals, rows
@@ -30,8 +32,8 @@ async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, m
     """Add jobs, all or none."""
     shared = _shared_settings(jobs)
     if made_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
-        await _copy(session, queue, jobs, shared)
-        return [EnqueueResult("queued", job.id) for job in jobs]
+        refused = await _copy(session, queue, jobs, shared)
+        return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
     if len(jobs) == 1 and await _call_for_one(session, queue, jobs[0]) is not None:
         return [EnqueueResult("queued", jobs[0].id)]
     if len(jobs) <= CHUNK:
@@ -48,14 +50,24 @@ def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
     first = jobs[0].settings if jobs else None
     if first is None or first.run_at is not None or first.delay > 0:
         return None
+    if first.singleton_seconds is not None or first.options.dead_letter is not None:
+        return None
     return first if all(job.settings is first for job in jobs) else None
 
 
-async def enqueue_made(session: Session, queue: str, jobs: Sequence[Submission]) -> list[tuple[EnqueueResult, int]]:
+async def enqueue_made(
+    session: Session, queue: str, jobs: Sequence[Submission]
+) -> list[tuple[EnqueueResult, int | None]]:
     """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
-    seqs: list[int] = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0][2]
-    await _call(session, queue, jobs, seqs, awaited=True)
-    return [(EnqueueResult("queued", job.id), seq) for job, seq in zip(jobs, seqs, strict=True)]
+    seqs = await _reserve(session, queue, len(jobs))
+    refused = await _call(session, queue, jobs, seqs, awaited=True)
+    return [
+        (refused[n], None) if n in refused else (EnqueueResult("queued", job.id), seqs[n]) for n, job in enumerate(jobs)
+    ]
+
+
+async def _reserve(session: Session, queue: str, count: int) -> list[int]:
+    return (await session.fetch("reserve", {"queue": queue, "count": count}))[0][3]
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
@@ -63,7 +75,7 @@ async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tupl
     seq = await _call_for_one(session, queue, job, awaited=True)
     if seq is None:
         # Not free at first sight, and perhaps free at the second: then the job gets a number that is known here.
-        (seq,) = (await session.fetch("reserve", {"queue": queue, "count": 1}))[0][2]
+        (seq,) = await _reserve(session, queue, 1)
         refused = await _call(session, queue, [job], [seq], awaited=True)
         if refused:
             return refused[0], None
@@ -108,7 +120,7 @@ async def _call_in_chunks(session: Session, queue: str, jobs: Sequence[Submissio
     order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
     refused: dict[int, EnqueueResult] = {}
     async with session.transaction():
-        seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0][2]
+        seqs = await _reserve(session, queue, len(jobs))
         for start in range(0, len(order), CHUNK):
             part = order[start : start + CHUNK]
             answers = await _call(session, queue, [jobs[n] for n in part], [seqs[n] for n in part])
@@ -116,12 +128,17 @@ async def _call_in_chunks(session: Session, queue: str, jobs: Sequence[Submissio
     return refused
 
 
-async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> None:
+async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
+    """Copy the jobs, if the queue's policy cannot refuse any of them; else call the function."""
     async with session.transaction():
-        queue_id, at, seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0]
+        queue_id, at, inherited, seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0]
+        if queue_id & 7:
+            return await _call(session, queue, jobs, seqs)
+        shared = inherit(shared, json.loads(inherited) if inherited else {})
         await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
         await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
         await session.fetch("announce", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)})
+    return {}
 
 
 def _body_rows(
@@ -164,7 +181,18 @@ def _spread(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
     return _spoken(usual), literals.objects(own)
 
 
-_SPOKEN: Final = ("result_ttl", "max_attempts", "priority", "run_at", "delay", "singleton_key", "on_failed", "options")
+_SPOKEN: Final = (
+    "result_ttl",
+    "max_attempts",
+    "priority",
+    "run_at",
+    "delay",
+    "singleton_key",
+    "on_failed",
+    "options",
+    "singleton_seconds",
+    "singleton_next_slot",
+)
 _NULL: Final = "\\N"
 
 
@@ -179,6 +207,8 @@ def _spoken(settings: Settings) -> dict[str, Any]:
         "singleton_key": settings.singleton_key,
         "on_failed": None if settings.on_failed == "enqueue" else settings.on_failed,
         "options": settings.options.set_values() or None,
+        "singleton_seconds": settings.singleton_seconds,
+        "singleton_next_slot": settings.singleton_next_slot or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -193,6 +223,10 @@ def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResu
     answers: dict[int, EnqueueResult] = {}
     for position, status, state, result in refused:
         index = int(position) - 1
+        if status == "needs_key":
+            raise PolicyError(f"job {jobs[index].id!r} needs a singleton_key: its queue keeps each key in strict order")
+        if status == "no_dead_letter":
+            raise QueueNotFoundError(f"there is no queue {jobs[index].settings.options.dead_letter!r} for dead letters")
         answers[index] = EnqueueResult(status, jobs[index].id, rows.state_name(state), result)
     return answers
 

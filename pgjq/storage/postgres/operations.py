@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
@@ -21,6 +21,7 @@ from pgjq.storage.base import Pulse, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
+from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
@@ -54,7 +55,7 @@ LOOK_AGAIN = (0.05, 0.25)
 NAP = 0.01
 
 
-class PostgresOperations:
+class PostgresOperations(PostgresDefinitions):
     """The operations, in the colour of the pool."""
 
     def __init__(self, colour: Colour, pool: Pool, queries: Queries, listener: Listener, offices: Offices) -> None:
@@ -166,7 +167,7 @@ class PostgresOperations:
         """See `Operations`. Whatever a rival does between two looks is seen by the next one."""
         params = {"queue": queue, "id": job_id}
         while True:
-            if await self._fetch("cancel", params):
+            if await self.cancel_many(queue, [job_id]):
                 return CancelResult("cancelled")
             found = (await self.get(queue, [job_id])).get(job_id)
             match found.state if found else None:
@@ -182,7 +183,9 @@ class PostgresOperations:
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        await self._fetch("retry", {"queue": queue, "id": job_id})
+        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts([job_id])})
+        if any(became == "taken" for _, became in found):
+            raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
         return (await self.get(queue, [job_id])).get(job_id)
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
@@ -219,8 +222,9 @@ class PostgresOperations:
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         ended = await self._fetch("prune_ended", {"limit": limit})
+        await self._fetch("prune_slots")
         params = {"limit": limit - len(ended), "retention_seconds": RETENTION_SECONDS}
-        return len(ended) + len(await self._fetch("prune_waiting", params))
+        return len(ended) + (await self._fetch("prune_waiting", params))[0][0]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""

@@ -7,8 +7,10 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pgjq.job import STATES, Event, JobError, JobStatus, QueueStats, WorkerInfo
+from pgjq.definition import Definition, in_force
+from pgjq.job import STATES, Event, JobError, JobSource, JobStatus, QueueInfo, QueueStats, WorkerInfo
 from pgjq.options import PLAIN, JobOptions
+from pgjq.policy import POLICIES
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ _JOBS = [
     "result",
     "error",
     "stalled_on",
+    "source",
 ]
 
 
@@ -68,8 +71,7 @@ def job_options(stored: dict[str, Any]) -> JobOptions:
 
 def reaped(row: Sequence[Any]) -> Reaped:
     """Read a row of reap.sql."""
-    *told, _, _, _ = row
-    return Reaped(*told)
+    return Reaped(*row)
 
 
 def job_status(row: Sequence[Any]) -> JobStatus:
@@ -78,7 +80,24 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     del told["seq"], told["queue_id"]
     told["error"] = read_error(told["error"])
     told["stalled_on"] = tuple(told["stalled_on"])
+    if (source := told["source"]) is not None:
+        told["source"] = JobSource(**source | {"error": read_error(source["error"])})
     return JobStatus(**told)
+
+
+_COUNTS = ("deferred", "ready", "processing", "failing", "completed", "failed", "cancelled")
+
+
+def queue_info(row: Sequence[Any]) -> QueueInfo:
+    """Read a row of queues.sql: a queue's number tells its policy and where its jobs live."""
+    number: int = row[1]
+    name, _, paused, created_at, warning_queue_size, options, counted = row
+    stats = None
+    if counted is not None:
+        counts = [counted.get(count, 0) for count in _COUNTS]
+        stats = queue_stats(name, [*counts, counted["oldest_ready_age"]])
+    definition = Definition(POLICIES[number & 7], number < 0, warning_queue_size, options or {})
+    return in_force(name, definition, created_at=created_at, paused=paused, stats=stats)
 
 
 def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:

@@ -31,6 +31,7 @@ class PostgresStorage:
         machines=True,
         transactions=True,
         leader_election=True,
+        definitions=True,
         notice="at once; behind a transaction pooler, every `block_timeout` seconds",
         clock="the database's",
         url="`postgresql://…`, `embedded:`, `embedded:///directory`",

@@ -1,0 +1,222 @@
+"""What one can do with queues as a whole, and with many jobs at once: the second half of the client.
+
+`AsyncAdministration` is a part of `AsyncClient`; `Client` has its methods made blocking, as it has all the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from pgjq.definition import check_changes, define
+from pgjq.errors import QueueNotFoundError, UnsupportedError, ValidationError
+from pgjq.options import JobFilter, check_key, check_queue, check_state, moment, whole
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from datetime import datetime, timedelta
+
+    from pgjq.job import JobStatus, QueueInfo, State
+    from pgjq.policy import Policy
+    from pgjq.storage.base import Definitions, Operations, Storage
+
+BATCH = 1000
+FIND_LIMIT = 10_000
+
+
+class Administration:
+    """What both colours of the client have: steps that wait only for the storage."""
+
+    storage: Storage
+    _ops: Operations
+
+    async def _info(self, name: str) -> QueueInfo:
+        found = await self._definitions().queues(name)
+        if not found:
+            raise QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
+        return found[0]
+
+    async def _for_each(
+        self, act: Callable[..., Any], progress: Callable[[int], Any] | None, batch: int, wanted: JobFilter
+    ) -> int:
+        if wanted == JobFilter():
+            raise ValidationError("say which jobs: a queue, a state, a key or an age")
+        whole("batch", batch, 1, FIND_LIMIT)
+        done = 0
+        async for page in self._pages(wanted, batch):
+            by_queue: defaultdict[str, list[str]] = defaultdict(list)
+            for job in page:
+                by_queue[job.queue].append(job.id)
+            for queue, ids in by_queue.items():
+                done += await act(queue, ids)
+            if progress is not None and inspect.isawaitable(answer := progress(done)):
+                await answer
+        return done
+
+    async def _pages(self, wanted: JobFilter, batch: int) -> AsyncIterator[Sequence[JobStatus]]:
+        """Walk what is there, page by page."""
+        after: int | None = wanted.after
+        while after is not None:
+            page, after = await self._ops.find(replace(wanted, after=after, limit=batch))
+            if page:
+                yield page
+
+    async def _retry_batch(self, queue: str, ids: Sequence[str]) -> int:
+        if self.storage.promises.definitions:
+            return await self._definitions().retry_many(queue, ids)
+        found = [await self._ops.retry(queue, job_id) for job_id in ids]
+        return sum(status is not None and status.state == "queued" for status in found)
+
+    async def _cancel_batch(self, queue: str, ids: Sequence[str]) -> int:
+        if self.storage.promises.definitions:
+            return await self._definitions().cancel_many(queue, ids)
+        return sum([(await self._ops.cancel(queue, job_id)).status == "cancelled" for job_id in ids])
+
+    def _definitions(self) -> Definitions:
+        if not self.storage.promises.definitions:
+            raise UnsupportedError(f"{type(self.storage).__name__} has no definitions of queues; use PostgresStorage")
+        return cast("Definitions", self._ops)
+
+
+class AsyncAdministration(Administration):
+    """Queues with definitions, and jobs by the thousand."""
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        policy: Policy = "standard",
+        partition: bool = False,
+        dead_letter: str | None = None,
+        warning_queue_size: int | None = None,
+        retry_limit: int | None = None,
+        retry_delay: float | timedelta | None = None,
+        retry_backoff: bool | None = None,
+        retry_delay_max: float | timedelta | None = None,
+        heartbeat_seconds: float | timedelta | None = None,
+        expire_in_seconds: float | timedelta | None = None,
+        retention_seconds: float | timedelta | None = None,
+        delete_after_seconds: float | timedelta | None = None,
+    ) -> QueueInfo:
+        """Define a queue, and return it with the values in force; call it at every start, in every process.
+
+        A queue that is defined stays as it is: `update_queue` changes it. What is not set is left to the worker's
+        policy, or to the defaults: 2 retries, no delay, 15 minutes for an attempt, 14 days of waiting, records for 7.
+        """
+        options = {
+            "dead_letter": dead_letter,
+            "retry_limit": retry_limit,
+            "retry_delay": retry_delay,
+            "retry_backoff": retry_backoff,
+            "retry_delay_max": retry_delay_max,
+            "heartbeat_seconds": heartbeat_seconds,
+            "expire_in_seconds": expire_in_seconds,
+            "retention_seconds": retention_seconds,
+            "delete_after_seconds": delete_after_seconds,
+        }
+        definition = define(
+            check_queue(name),
+            policy=policy,
+            partition=partition,
+            warning_queue_size=warning_queue_size,
+            options=options,
+        )
+        await self._definitions().create_queue(name, definition)
+        return await self._info(name)
+
+    async def update_queue(self, name: str, **options: Any) -> QueueInfo:
+        """Change what a definition sets, for jobs to come; None takes a setting back. Not the policy, not partition."""
+        changes = check_changes(check_queue(name), options)
+        await self._definitions().update_queue(name, changes)
+        return await self._info(name)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue and all its jobs, also those that run."""
+        await self._definitions().delete_queue(check_queue(name))
+
+    async def get_queues(self) -> list[QueueInfo]:
+        """List all queues by their names: those that were created, and those that their first job made."""
+        return await self._definitions().queues()
+
+    async def get_queue(self, name: str) -> QueueInfo:
+        """Return a queue's definition in force, and its statistics as a worker counted them last."""
+        return await self._info(check_queue(name))
+
+    async def pause_queue(self, name: str) -> None:
+        """Have workers pass a queue over. What runs goes on, and enqueueing does."""
+        await self._definitions().pause(check_queue(name), paused=True)
+
+    async def resume_queue(self, name: str) -> None:
+        """Have workers serve a queue again."""
+        await self._definitions().pause(check_queue(name), paused=False)
+
+    async def get_blocked_keys(self, name: str) -> list[str]:
+        """List the keys of a `key_strict_fifo` queue that failed jobs block, until those are retried or deleted."""
+        return await self._definitions().blocked_keys(check_queue(name))
+
+    async def redrive(self, queue: str, *, limit: int = 1000, to: str | None = None) -> int:
+        """Send up to `limit` dead letters of a queue back to where they came from, or to another; return how many."""
+        whole("limit", limit, 1, 2**31 - 1)
+        return await self._definitions().redrive(
+            check_queue(queue), limit=limit, to=None if to is None else check_queue(to)
+        )
+
+    async def retry_many(
+        self,
+        queue: str | None = None,
+        *,
+        state: State = "failed",
+        progress: Callable[[int], Any] | None = None,
+        batch: int = BATCH,
+        **criteria: Any,
+    ) -> int:
+        """Retry all jobs that `find_jobs` would find; return how many. Those that a policy has no place for stay.
+
+        `progress` is called after each batch with the number so far.
+        """
+        return await self._for_each(self._retry_batch, progress, batch, job_filter(queue, state=state, **criteria))
+
+    async def cancel_many(
+        self,
+        queue: str | None = None,
+        *,
+        state: State | None = None,
+        progress: Callable[[int], Any] | None = None,
+        batch: int = BATCH,
+        **criteria: Any,
+    ) -> int:
+        """Cancel all jobs that `find_jobs` would find and that are not running; return how many."""
+        wanted = job_filter(queue, state=state, **criteria)
+        return await self._for_each(self._cancel_batch, progress, batch, wanted)
+
+    async def delete_many(
+        self,
+        queue: str | None = None,
+        *,
+        state: State | None = None,
+        progress: Callable[[int], Any] | None = None,
+        batch: int = BATCH,
+        **criteria: Any,
+    ) -> int:
+        """Forget all jobs that `find_jobs` would find and that are not running; return how many."""
+        return await self._for_each(self._ops.delete, progress, batch, job_filter(queue, state=state, **criteria))
+
+
+def job_filter(
+    queue: str | None,
+    *,
+    state: State | None = None,
+    created_before: datetime | None = None,
+    created_after: datetime | None = None,
+    singleton_key: str | None = None,
+) -> JobFilter:
+    """Check what jobs are to be found by."""
+    return JobFilter(
+        queue=None if queue is None else check_queue(queue),
+        state=None if state is None else check_state(state),
+        created_before=None if created_before is None else moment("created_before", created_before),
+        created_after=None if created_after is None else moment("created_after", created_after),
+        singleton_key=None if singleton_key is None else check_key(singleton_key),
+    )

@@ -1,0 +1,139 @@
+"""Definitions of queues: what may be set, checked, and the values in force where nothing was.
+
+A definition holds only what was set. Jobs inherit it when they are enqueued and keep it, so that a change is for those
+to come; what neither the job nor the definition sets, the worker's policy decides, or the default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.errors import ValidationError
+from pgjq.job import QueueInfo
+from pgjq.options import (
+    DELETE_AFTER_SECONDS,
+    MAX_ATTEMPTS,
+    RETENTION_SECONDS,
+    SHORT_MAX,
+    JobOptions,
+    check_queue,
+    seconds,
+    whole,
+)
+from pgjq.policy import POLICIES, Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pgjq.job import QueueStats
+    from pgjq.options import Settings
+
+# What a definition may set, and what holds where it does not.
+DEFAULTS: Final[dict[str, Any]] = {
+    "retry_limit": MAX_ATTEMPTS - 1,
+    "retry_delay": 0.0,
+    "retry_backoff": False,
+    "retry_delay_max": None,
+    "heartbeat_seconds": None,
+    "expire_in_seconds": 900.0,
+    "retention_seconds": RETENTION_SECONDS,
+    "delete_after_seconds": DELETE_AFTER_SECONDS,
+    "dead_letter": None,
+}
+_AT_LEAST: Final = {
+    "retry_delay": 0,
+    "retry_delay_max": 0,
+    "heartbeat_seconds": 10,
+    "expire_in_seconds": 1,
+    "retention_seconds": 1,
+    "delete_after_seconds": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a queue is created with. `options` holds what was set, by the names of `DEFAULTS`."""
+
+    policy: Policy = "standard"
+    partition: bool = False
+    warning_queue_size: int | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def define(
+    name: str, *, policy: Any, partition: Any, warning_queue_size: Any = None, options: Mapping[str, Any]
+) -> Definition:
+    """Check what a queue is to be created with; None is not set."""
+    if policy not in POLICIES:
+        raise ValidationError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
+    if not isinstance(partition, bool):
+        raise ValidationError(f"partition must be True or False, not {partition!r}")
+    checked = check_changes(name, {"warning_queue_size": warning_queue_size, **options})
+    size = checked.pop("warning_queue_size")
+    return Definition(policy, partition, size, {k: v for k, v in checked.items() if v is not None})
+
+
+def check_changes(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Check what is to be changed of a definition; None takes a setting back."""
+    for fixed in ("policy", "partition"):
+        if fixed in changes:
+            raise ValidationError(f"{fixed} cannot be changed; make another queue with it, and let this one run dry")
+    unknown = sorted(set(changes) - set(DEFAULTS) - {"warning_queue_size"})
+    if unknown:
+        known = ", ".join([*DEFAULTS, "warning_queue_size"])
+        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {known}")
+    return {option: None if value is None else _check(name, option, value) for option, value in changes.items()}
+
+
+def _check(name: str, option: str, value: Any) -> Any:
+    match option:
+        case "warning_queue_size":
+            return whole(option, value, 1, 2**31 - 1)
+        case "retry_limit":
+            return whole(option, value, 0, SHORT_MAX - 1)
+        case "retry_backoff":
+            if not isinstance(value, bool):
+                raise ValidationError(f"retry_backoff must be True or False, not {value!r}")
+            return value
+        case "dead_letter":
+            return check_dead_letter(name, value)
+        case _:
+            return seconds(option, value, at_least=_AT_LEAST[option])
+
+
+def check_dead_letter(queue: str, dead_letter: Any) -> str:
+    """Return the name of a dead letter queue, if it is another one."""
+    if check_queue(dead_letter) == queue:
+        raise ValidationError(f"queue {queue!r} cannot be its own dead letter")
+    return dead_letter
+
+
+def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
+    """Fill in what a queue's definition sets and a job does not."""
+    if not inherited:
+        return settings
+    limit = inherited.get("retry_limit")
+    options = {name: value for name, value in inherited.items() if name != "retry_limit"}
+    return replace(
+        settings,
+        max_attempts=settings.max_attempts or (None if limit is None else limit + 1),
+        options=JobOptions(**options | settings.options.set_values()),
+    )
+
+
+def in_force(
+    name: str, definition: Definition, *, created_at: datetime, paused: bool, stats: QueueStats | None
+) -> QueueInfo:
+    """Return a queue as it is, with the values in force."""
+    return QueueInfo(
+        name=name,
+        policy=definition.policy,
+        partition=definition.partition,
+        warning_queue_size=definition.warning_queue_size,
+        paused=paused,
+        created_at=created_at,
+        stats=stats,
+        **(DEFAULTS | definition.options),
+    )

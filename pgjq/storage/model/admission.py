@@ -1,0 +1,88 @@
+"""How one job comes into a queue: its id must be free, its queue's policy must have a place, its slot of time too."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pgjq.definition import inherit
+from pgjq.errors import PolicyError, QueueNotFoundError
+from pgjq.job import LIVE, EnqueueResult
+from pgjq.policy import refusal
+from pgjq.storage.model.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pgjq.job import JobSource, State
+    from pgjq.options import Settings, Submission
+    from pgjq.storage.model.jobs import Jobs
+
+
+def check(jobs: Jobs, queue: str, job: Submission) -> None:
+    """Refuse a job that could not be in its queue at any time."""
+    if job.settings.singleton_key is None and jobs.policy(queue) == "key_strict_fifo":
+        raise PolicyError(f"job {job.id!r} needs a singleton_key: its queue keeps each key in strict order")
+    letters = job.settings.options.dead_letter
+    if letters is not None and letters not in jobs.queues:
+        raise QueueNotFoundError(f"there is no queue {letters!r} for dead letters")
+
+
+def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = None) -> EnqueueResult:
+    """Add a job, unless something has its id or its place."""
+    known = jobs.queues.get(queue)
+    settings = job.settings if known is None else inherit(job.settings, known.definition.options)
+    taken = jobs.current(queue, job.id)
+    if taken is not None and (answer := _answer_for(jobs, taken, job)) is not None:
+        return answer
+    keys = jobs.keys(queue)
+    if keys is not None and (state := refusal(keys.policy, keys.states(settings.singleton_key))) is not None:
+        return EnqueueResult("duplicate", job.id, state)
+    now = jobs.now
+    run_at, slot = settings.run_at or (now + timedelta(seconds=settings.delay) if settings.delay else now), None
+    if settings.singleton_seconds is not None:
+        slot, state = _take_slot(jobs, queue, settings, settings.singleton_seconds)
+        if slot is None:
+            return EnqueueResult("duplicate", job.id, state)
+        run_at = max(slot, run_at) if slot <= now else slot
+    if taken is not None:
+        jobs.change(taken, superseded=True)
+    record = Record(jobs.last_seq + 1, queue, job.id, job.payload, settings, now, run_at, source=source, slot=slot)
+    jobs.add(record, "queued")
+    return EnqueueResult("queued", job.id)
+
+
+def _answer_for(jobs: Jobs, taken: Record, job: Submission) -> EnqueueResult | None:
+    """Answer with the job that has the id, unless the id is free again."""
+    fresh = taken.is_readable(jobs.now)
+    if taken.state == "completed" and fresh:
+        return EnqueueResult("completed", job.id, "completed", taken.result)
+    # What blocks its key in strict order does so whatever its age.
+    final = (fresh and job.settings.on_failed == "duplicate") or jobs.policy(taken.queue) == "key_strict_fifo"
+    if taken.state in LIVE or (taken.state == "failed" and final):
+        return EnqueueResult("duplicate", job.id, taken.state)
+    return None
+
+
+def _take_slot(
+    jobs: Jobs, queue: str, settings: Settings, length: float
+) -> tuple[datetime, None] | tuple[None, State | None]:
+    """Find when the job's slot of time begins, or the state of the job that has it. Cancelled ones give theirs up."""
+    state = None
+    for begins in _slots(jobs.now, length, next_too=settings.singleton_next_slot):
+        holder = jobs.slots.get((queue, settings.singleton_key, begins))
+        if holder is None:
+            return begins, None
+        if holder.state == "cancelled":
+            jobs.change(holder, slot=None)
+            return begins, None
+        state = holder.state
+    return None, state
+
+
+def _slots(now: datetime, length: float, *, next_too: bool) -> Iterator[datetime]:
+    first = length * math.floor(now.timestamp() / length)
+    yield datetime.fromtimestamp(first, UTC)
+    if next_too:
+        yield datetime.fromtimestamp(first + length, UTC)

@@ -1,0 +1,178 @@
+"""Queues with definitions, and what is done to many jobs at once: the model of what PostgreSQL does with them.
+
+A queue with `partition=True` is accepted like any other: everything here has a place of its own already. Whatever is
+refused is refused before anything has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pgjq.definition import in_force
+from pgjq.errors import PolicyError, QueueNotFoundError
+from pgjq.options import Submission
+from pgjq.storage.base import Crossing
+from pgjq.storage.model import answers, care, runs
+from pgjq.storage.model.admission import admit, check
+from pgjq.storage.model.jobs import WAITING
+from pgjq.storage.model.known import Known
+from pgjq.storage.model.letters import travelling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pgjq.definition import Definition
+    from pgjq.job import QueueInfo
+    from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.record import Record
+
+
+def create(jobs: Jobs, name: str, definition: Definition) -> None:
+    """Define a queue, unless it is."""
+    _check_letters(jobs, definition.options)
+    known = jobs.queues.get(name)
+    if known is not None:
+        _check_same(jobs, name, known, definition)
+        if known.defined:
+            return
+    jobs.define(name, replace(known or Known(jobs.now), definition=definition, defined=True))
+
+
+def _check_same(jobs: Jobs, name: str, known: Known, definition: Definition) -> None:
+    for what in ("policy", "partition"):
+        if getattr(known.definition, what) != getattr(definition, what) and (known.defined or jobs.of_queue(name)):
+            raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
+
+
+def update(jobs: Jobs, name: str, changes: Mapping[str, Any]) -> None:
+    """Change a definition, for jobs to come."""
+    _check_letters(jobs, changes)
+    known = _get(jobs, name)
+    options: dict[str, Any] = {**known.definition.options, **changes}
+    size = options.pop("warning_queue_size", known.definition.warning_queue_size)
+    options = {option: value for option, value in options.items() if value is not None}
+    definition = replace(known.definition, warning_queue_size=size, options=options)
+    jobs.define(name, replace(known, definition=definition, defined=True))
+
+
+def delete(jobs: Jobs, name: str) -> None:
+    """Delete a queue and all its jobs."""
+    _get(jobs, name)
+    for other, known in sorted(jobs.queues.items()):
+        if known.definition.options.get("dead_letter") == name:
+            raise PolicyError(f"queue {name!r} is the dead letter of {other!r}; give that one another first")
+    jobs.undefine(name)
+
+
+def show(jobs: Jobs, name: str | None) -> list[QueueInfo]:
+    """List all queues, or one, if it is there."""
+    return [
+        in_force(queue, known.definition, created_at=known.created_at, paused=known.paused, stats=known.stats)
+        for queue, known in sorted(jobs.queues.items())
+        if name in (None, queue)
+    ]
+
+
+def pause(jobs: Jobs, name: str, *, paused: bool) -> None:
+    """Have claims pass a queue over, or not any more."""
+    known = _get(jobs, name)
+    if known.paused != paused:
+        jobs.define(name, replace(known, paused=paused))
+
+
+def blocked_keys(jobs: Jobs, name: str) -> list[str]:
+    """List the keys that failed jobs block."""
+    _get(jobs, name)
+    keys = jobs.keys(name)
+    if keys is None or keys.policy != "key_strict_fifo":
+        raise PolicyError(f"queue {name!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
+    return sorted(key for key in keys.blocked() if key is not None)
+
+
+def observe(jobs: Jobs) -> list[Crossing]:
+    """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
+    crossings: list[Crossing] = []
+    for name, stats in answers.stats_of_all(jobs).items():
+        known = jobs.queues[name]
+        size, waiting = known.definition.warning_queue_size, stats.queued + stats.failing
+        new = replace(known, stats=stats, warned=size is not None and waiting > size)
+        if size is not None and new.warned and not known.warned:
+            crossings.append(Crossing(name, waiting, size))
+            jobs.define(name, new, "warning", {"count": waiting})
+        elif new != known:
+            jobs.define(name, new)
+    return crossings
+
+
+def cancel_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
+    """Withdraw jobs that are not running."""
+    found = [jobs.current(queue, job_id) for job_id in sorted(set(job_ids))]
+    waiting = [record for record in found if record is not None and record.state in WAITING]
+    for record in waiting:
+        runs.end(jobs, record, "cancelled")
+    return len(waiting)
+
+
+def retry_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
+    """Put failed or cancelled jobs back, as far as the policy has a place for them."""
+    return sum(_retry(jobs, queue, job_id) for job_id in sorted(set(job_ids)))
+
+
+def _retry(jobs: Jobs, queue: str, job_id: str) -> bool:
+    record = jobs.current(queue, job_id)
+    if record is None or not care.may_retry(jobs, record):
+        return False
+    care.put_back(jobs, record)
+    return True
+
+
+def redrive(jobs: Jobs, queue: str, limit: int, to: str | None) -> int:
+    """Send dead letters back to where they came from, or to another queue."""
+    _get(jobs, queue)
+    waiting = (r for r in jobs.of_queue(queue) if r.source is not None and r.state in WAITING)
+    letters = list(islice(waiting, limit))
+    for letter in letters:
+        if _origin(jobs, letter, to) is None:
+            check(jobs, *_returning(letter, to))
+    return sum(_send_back(jobs, letter, to) for letter in letters)
+
+
+def _send_back(jobs: Jobs, letter: Record, to: str | None) -> bool:
+    origin = _origin(jobs, letter, to)
+    if origin is not None:
+        sent = _retry(jobs, origin.queue, origin.id)
+    else:
+        sent = admit(jobs, *_returning(letter, to)).status == "queued"
+    if sent:
+        jobs.forget(letter)
+    return sent
+
+
+def _origin(jobs: Jobs, letter: Record, to: str | None) -> Record | None:
+    """Find the job that a letter is a copy of, if that can be retried where it is."""
+    source = letter.source
+    origin = None if to is not None or source is None else jobs.current(source.queue, source.id)
+    return origin if origin is not None and origin.state in ("failed", "cancelled") else None
+
+
+def _returning(letter: Record, to: str | None) -> tuple[str, Submission]:
+    source, settings = letter.source, letter.settings
+    if source is None:
+        raise AssertionError(letter)
+    settings = replace(settings, options=travelling(settings.options), run_at=None, delay=0.0)
+    return to or source.queue, Submission(source.id, letter.payload, settings)
+
+
+def _get(jobs: Jobs, name: str) -> Known:
+    known = jobs.queues.get(name)
+    if known is None:
+        raise QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
+    return known
+
+
+def _check_letters(jobs: Jobs, options: Mapping[str, Any]) -> None:
+    letters = options.get("dead_letter")
+    if letters is not None and letters not in jobs.queues:
+        raise QueueNotFoundError(f"there is no queue {letters!r} for dead letters; create it first")

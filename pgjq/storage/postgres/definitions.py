@@ -1,0 +1,127 @@
+"""Queues with definitions, on PostgreSQL: what the operations do besides running jobs.
+
+The rules are in `sql/functions`: each of these is one call of a function, whose answer becomes a value or an error.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from psycopg import errors
+
+from pgjq.errors import PolicyError, QueueNotFoundError, StorageError
+from pgjq.policy import POLICIES
+from pgjq.storage.base import Crossing
+from pgjq.storage.postgres import literals, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pgjq.definition import Definition
+    from pgjq.job import QueueInfo
+    from pgjq.storage.postgres.session import Rows
+
+TRIES = 5
+
+
+class PostgresDefinitions:
+    """A part of `PostgresOperations`."""
+
+    async def create_queue(self, name: str, definition: Definition) -> None:
+        """See `Definitions`."""
+        params = {
+            "queue": name,
+            "policy": POLICIES.index(definition.policy),
+            "partition": definition.partition,
+            "warning_queue_size": definition.warning_queue_size,
+            "options": json.dumps(definition.options) if definition.options else None,
+        }
+        match await self._ask("create_queue", params):
+            case "no_dead_letter":
+                raise _nowhere(definition.options)
+            case "other_policy" | "other_partition" as other:
+                what = other.removeprefix("other_")
+                raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
+            case _:
+                return
+
+    async def update_queue(self, name: str, changes: Mapping[str, Any]) -> None:
+        """See `Definitions`."""
+        match await self._ask("update_queue", {"queue": name, "changes": json.dumps(changes)}):
+            case "no_dead_letter":
+                raise _nowhere(changes)
+            case "unknown":
+                raise _unknown(name)
+            case _:
+                return
+
+    async def delete_queue(self, name: str) -> None:
+        """See `Definitions`."""
+        match await self._ask("delete_queue", {"queue": name}):
+            case "unknown":
+                raise _unknown(name)
+            case "deleted":
+                return
+            case needed:
+                other = needed.removeprefix("needed by ")
+                raise PolicyError(f"queue {name!r} is the dead letter of {other!r}; give that one another first")
+
+    async def queues(self, name: str | None = None) -> list[QueueInfo]:
+        """See `Definitions`."""
+        return [rows.queue_info(row) for row in await self._fetch("queues", {"queue": name})]
+
+    async def pause(self, name: str, *, paused: bool) -> None:
+        """See `Definitions`."""
+        if not await self._fetch("pause", {"queue": name, "paused": paused}):
+            raise _unknown(name)
+
+    async def blocked_keys(self, name: str) -> list[str]:
+        """See `Definitions`."""
+        keys = [key for (key,) in await self._fetch("blocked_keys", {"queue": name})]
+        if keys == [None]:
+            raise PolicyError(f"queue {name!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
+        if not keys and not await self.queues(name):
+            raise _unknown(name)
+        return keys
+
+    async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Definitions`."""
+        return len(await self._fetch("cancel", {"queue": queue, "ids": literals.texts(sorted(job_ids))}))
+
+    async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Definitions`."""
+        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
+        return sum(became == "queued" for _, became in found)
+
+    async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
+        """See `Definitions`."""
+        if not await self.queues(queue):
+            raise _unknown(queue)
+        return (await self._fetch("redrive", {"queue": queue, "limit": limit, "target": to}))[0][0]
+
+    async def observe(self, *, with_endings: bool = True) -> list[Crossing]:
+        """See `Definitions`."""
+        found = await self._fetch("observe", {"with_endings": with_endings})
+        return [Crossing(queue, count, size) for queue, count, size, _ in found]
+
+    async def _ask(self, name: str, params: dict[str, Any]) -> str:
+        """Call a function that changes a queue; one that could not get its locks in time did nothing."""
+        for _ in range(TRIES - 1):
+            try:
+                return (await self._fetch(name, params))[0][0]
+            except StorageError as error:
+                if not isinstance(error.__cause__, errors.LockNotAvailable):
+                    raise
+        return (await self._fetch(name, params))[0][0]
+
+    async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
+        raise NotImplementedError
+
+
+def _unknown(name: str) -> QueueNotFoundError:
+    return QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
+
+
+def _nowhere(options: Mapping[str, Any]) -> QueueNotFoundError:
+    return QueueNotFoundError(f"there is no queue {options['dead_letter']!r} for dead letters; create it first")

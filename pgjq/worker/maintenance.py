@@ -1,0 +1,76 @@
+"""Upkeep, by one worker for all: old records go, statistics are counted, queues that grow too long are told of.
+
+Every worker is a candidate; the storage elects one, and another follows when that one is gone. Nothing's correctness
+depends on it: two at once would do the same work twice. Pruning goes batch by batch; what has to look at every record
+is done seldom enough to cost a twentieth of the time at most.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, cast
+
+from pgjq.blocking import drive
+from pgjq.worker.loops import Loop
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+    from pgjq.storage.base import Definitions, Operations, Storage
+
+ROLE = "maintenance"
+INTERVAL = 10.0
+TTL = 30.0
+BATCH = 1000
+SHARE = 20  # A full pass takes one part in so many of the time.
+
+
+class Maintenance:
+    """Keeps a storage in order, on a thread and a connection of its own."""
+
+    def __init__(
+        self, storage: Storage, worker: str, logger: logging.Logger, *, report: Callable[[Exception], None]
+    ) -> None:
+        self._promises = storage.promises
+        self._ops: Operations = storage.reserved()
+        self._worker = worker
+        self._logger = logger
+        self._full_at = 0.0
+        self._pruned_all = True
+        self._loop = Loop("pgjq maintenance", self._step, report)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop.start()
+
+    def stop(self) -> None:
+        """End the thread, leave the office and close the connection."""
+        self._loop.stop()
+        if self._promises.leader_election:
+            drive(self._ops.resign(ROLE, self._worker))
+        drive(self._ops.close())
+
+    def _step(self) -> float:
+        if self._promises.leader_election and not drive(self._ops.elect(ROLE, self._worker, ttl=TTL)):
+            return INTERVAL
+        began = time.monotonic()
+        full = began >= self._full_at
+        if self._promises.definitions:
+            self._observe(with_endings=full)
+        if full or not self._pruned_all:
+            self._pruned_all = drive(self._ops.prune(limit=BATCH)) < BATCH
+        if full:
+            self._full_at = began + max(INTERVAL, SHARE * (time.monotonic() - began))
+        return INTERVAL if self._pruned_all else 0.0
+
+    def _observe(self, *, with_endings: bool) -> None:
+        definitions = cast("Definitions", self._ops)
+        for crossing in drive(definitions.observe(with_endings=with_endings)):
+            self._logger.warning(
+                "queue %s has %d jobs waiting, more than its warning_queue_size of %d",
+                crossing.queue,
+                crossing.count,
+                crossing.size,
+                extra={"queue": crossing.queue, "count": crossing.count},
+            )

@@ -1,0 +1,243 @@
+-- Taking jobs out by hand or by age, and bringing them back: where a job goes, the next of its key may run.
+
+-- Cancel jobs that are not running: their records stay as cancelled, their ids are free at once. Returns their ids.
+--
+-- Races with a claim are settled by the lock of the job's row: if the claim was first, the state is checked again after
+-- the wait, nothing matches, and the caller looks at what the job has become.
+-- Index: body_id, then the primary key.
+create function pgjq.cancel_jobs(queue text, ids text[]) returns setof text
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    gone record;
+begin
+    with wanted as materialized (
+        select b.queue_id, b.seq, b.id
+        from pgjq.body as b
+        inner join pgjq.queue as q on b.queue_id = q.id
+        where q.name = cancel_jobs.queue and b.id = any(cancel_jobs.ids) and not b.superseded
+    ),
+
+    withdrawn as (
+        delete from pgjq.job as j
+        using wanted as w
+        where j.seq = w.seq and j.queue_id = w.queue_id and j.state <> 1
+        returning j.*, w.id
+    ),
+
+    history as (
+        insert into pgjq.done (
+            queue_id, seq, lease, started_at, finished_at, expires_at, delete_at, worker_id, delete_after, rank, attempts,
+            max_attempts, stalled, singleton_key, state
+        )
+        select
+            w.queue_id, w.seq, w.lease, w.started_at, pgjq.now(), pgjq.now() + make_interval(secs => w.result_ttl),
+            case when w.delete_after > 0 then pgjq.now() + make_interval(secs => w.delete_after) end, w.worker_id,
+            w.delete_after, w.rank, w.attempts, w.max_attempts, w.stalled, w.singleton_key, 5
+        from withdrawn as w
+    )
+
+    select
+        array_agg(w.queue_id) as queue_ids, array_agg(w.id) as ids, array_agg(w.attempts) as attempts,
+        array_agg(w.singleton_key) as keys,
+        array_agg(pgjq.ending(cancel_jobs.queue, w.id, 'cancelled')) filter (where w.awaited) as endings
+    into gone from withdrawn as w;
+    if gone.ids is null then
+        return;
+    end if;
+    perform pgjq.next_turn(gone.queue_ids, gone.keys);
+    if pgjq.watched() then
+        perform pgjq.publish(array_agg(pgjq.event('cancelled', cancel_jobs.queue, g.id, g.attempts)))
+        from unnest(gone.ids, gone.attempts) as g (id, attempts);
+    end if;
+    if gone.endings is not null then
+        perform pgjq.answer(gone.endings);
+    end if;
+    return query select g.id from unnest(gone.ids) as g (id);
+end
+$$;
+
+-- Forget jobs that are not running, and their ids; return the ids that were forgotten.
+--
+-- The job's row goes first: a claim that was faster leaves nothing to delete, and then the rest of the job stays, too.
+-- Index: body_id, then the primary keys.
+create function pgjq.delete_jobs(queue text, ids text[]) returns setof text
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    gone record;
+begin
+    with wanted as materialized (
+        select b.queue_id, b.seq, b.id
+        from pgjq.body as b
+        inner join pgjq.queue as q on b.queue_id = q.id
+        where q.name = delete_jobs.queue and b.id = any(delete_jobs.ids) and not b.superseded
+    ),
+
+    live as (
+        delete from pgjq.job as j
+        using wanted as w
+        where j.seq = w.seq and j.queue_id = w.queue_id and j.state <> 1
+        returning j.queue_id, j.seq, j.singleton_key, j.awaited, w.id
+    ),
+
+    ended as (
+        delete from pgjq.done as d
+        using wanted as w
+        where d.seq = w.seq and d.queue_id = w.queue_id
+        returning d.queue_id, d.seq, d.singleton_key, false as awaited, w.id
+    ),
+
+    both_of_them as (
+        select l.* from live as l
+        union all
+        select e.* from ended as e
+    )
+
+    select
+        array_agg(g.queue_id) as queue_ids, array_agg(g.seq) as seqs, array_agg(g.singleton_key) as keys,
+        array_agg(pgjq.ending(delete_jobs.queue, g.id, 'deleted')) filter (where g.awaited) as endings
+    into gone from both_of_them as g;
+
+    delete from pgjq.progress as p
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where p.seq = g.seq and p.queue_id = g.queue_id;
+    return query
+    delete from pgjq.body as b
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where b.seq = g.seq and b.queue_id = g.queue_id
+    returning b.id;
+    perform pgjq.next_turn(gone.queue_ids, gone.keys);
+    if gone.endings is not null then
+        perform pgjq.answer(gone.endings);
+    end if;
+end
+$$;
+
+-- Put failed or cancelled jobs back in their own places, with all their attempts; say what became of each: queued, or
+-- taken if the policy has no place for it now. What is neither failed nor cancelled is left out.
+--
+-- The lease goes on from where it was: a worker of an earlier life that wakes up late still holds an old number.
+-- An id that is enqueued again at this moment is not put back as well: that marks the record as superseded, under the
+-- lock that this waits for.
+-- Index: body_id, then the primary key of done.
+create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, became text)
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    record_of pgjq.done;
+    named record;
+    revived text[] := '{}';
+begin
+    for named in
+        select b.id, b.seq, b.queue_id
+        from pgjq.queue as q
+        inner join pgjq.body as b on b.queue_id = q.id
+        where q.name = retry_jobs.queue and b.id = any(retry_jobs.ids) and not b.superseded
+        order by b.id
+    loop
+        select d.* into record_of from pgjq.done as d
+        where d.seq = named.seq and d.queue_id = named.queue_id and d.state in (4, 5) and not d.superseded
+        for update;
+        continue when not found;
+        insert into pgjq.job (
+            queue_id, seq, lease, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key
+        )
+        values (
+            named.queue_id, named.seq, record_of.lease, pgjq.now(), true, record_of.rank, record_of.max_attempts,
+            extract(epoch from record_of.expires_at - record_of.finished_at), record_of.delete_after,
+            record_of.singleton_key
+        )
+        on conflict do nothing;
+        if not found then
+            return query select named.id, 'taken';
+            continue;
+        end if;
+        delete from pgjq.done as d where d.seq = named.seq and d.queue_id = named.queue_id;
+        update pgjq.progress as p set error = null, stalled_on = '{}'
+        where p.seq = named.seq and p.queue_id = named.queue_id;
+        perform pgjq.next_turn(array[named.queue_id], array[record_of.singleton_key]);
+        revived := revived || named.id;
+        return query select named.id, 'queued';
+    end loop;
+    if cardinality(revived) > 0 then
+        perform pgjq.wake(retry_jobs.queue);
+        if pgjq.watched() then
+            perform pgjq.publish(array_agg(pgjq.event('queued', retry_jobs.queue, r.id, 0)))
+            from unnest(revived) as r (id);
+        end if;
+    end if;
+end
+$$;
+
+-- Prune up to `limit` jobs that waited longer than their retention without being run to an end; return how many.
+--
+-- Those running are left alone, and so is a failing job in strict order: age never unblocks a key.
+-- Index: the primary key of job.
+create function pgjq.prune_waiting("limit" integer, retention_seconds double precision) returns integer
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    gone record;
+begin
+    with old as materialized (
+        select j.queue_id, j.seq
+        from pgjq.job as j
+        inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
+        where
+            j.state <> 1 and not ((j.queue_id & 7) = 5 and j.state = 2)
+            and greatest(b.created_at, j.run_at)
+            <= pgjq.now() - make_interval(secs => coalesce(
+                (b.options ->> 'retention_seconds')::double precision, prune_waiting.retention_seconds
+            ))
+        order by j.seq
+        limit prune_waiting."limit" for update of j skip locked
+    ),
+
+    live as (
+        delete from pgjq.job as j
+        using unnest(array(select old.queue_id from old), array(select old.seq from old)) as d (queue_id, seq)
+        where j.seq = d.seq and j.queue_id = d.queue_id
+        returning j.queue_id, j.seq, j.singleton_key
+    )
+
+    select array_agg(l.queue_id) as queue_ids, array_agg(l.seq) as seqs, array_agg(l.singleton_key) as keys
+    into gone from live as l;
+
+    delete from pgjq.progress as p
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where p.seq = g.seq and p.queue_id = g.queue_id;
+    delete from pgjq.body as b
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where b.seq = g.seq and b.queue_id = g.queue_id;
+    perform pgjq.next_turn(gone.queue_ids, gone.keys);
+    return coalesce(cardinality(gone.seqs), 0);
+end
+$$;

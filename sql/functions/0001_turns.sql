@@ -1,0 +1,194 @@
+-- Whose turn it is, where one job of a key may run at a time: singleton, stately, key_strict_fifo.
+--
+-- A job is enqueued ready, whatever its key is doing: whoever enqueues may keep a transaction open for hours, and
+-- nobody is to wait for it. The first claim that meets a ready job of a busy key *holds* it: out of the index that
+-- claims walk, so that it costs the claims after it nothing, however many there are. Whatever was in its way *wakes*
+-- one held job of the key when it goes. Nothing is lost between the two, because a claim holds a job only while it has a
+-- lock on the row that is in the way, and that row goes only under a lock of its own; if it is going just now, the job
+-- stays ready and the next claim looks again. Only claims, settlements and their like take these locks, and all of them
+-- are short.
+--
+-- That a key never runs twice does not depend on any of this: the index job_place is what forbids it.
+
+-- Lock and choose up to `room` jobs of a queue that may run now, and hold those that are in a busy key's line.
+--
+-- Candidates come from the head of job_ready, so that an older job of a busy key hides nobody. One is in the way of a
+-- candidate: a job of its key that is processing, or ready and before it; in strict order also one that is failing or
+-- has failed, and any that was created before. So two claims at once do not choose two jobs of one key, but for jobs
+-- that came or went in the same moment; job_place then refuses the second, and `pgjq.claim` looks again.
+--
+-- Index: job_ready; then for each candidate job_place, job_turn, and in strict order job_line and done_blocked.
+create function pgjq.choose(queue_id integer, room integer) returns tid[]
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+    here constant integer := choose.queue_id;
+    in_line constant boolean := (choose.queue_id & 7) = 5;
+    wanted integer := choose.room;
+    chosen tid[] := '{}';
+    met bigint[];
+    behind bigint[];
+    blocked bigint[];
+    blockers bigint[];
+    seen integer := 0;
+    after_rank smallint := -32768;
+    after_seq bigint := 0;
+begin
+    loop
+        select array_agg(c.seq), max(c.rank) into met, after_rank
+        from (
+            select h.seq, h.rank from pgjq.job as h
+            where h.ready and h.queue_id = here and (h.rank, h.seq) > (after_rank, after_seq)
+            order by h.queue_id, h.rank, h.seq
+            limit wanted for update skip locked
+        ) as c;
+        exit when met is null;
+        after_seq := met[cardinality(met)];
+        seen := seen + cardinality(met);
+
+        -- In a later snapshot than the locks: what a rival has just given away is seen.
+        with candidate as materialized (
+            select
+                j.seq, j.ctid, j.rank, j.state, coalesce(j.singleton_key, '') as key, m.n,
+                row_number() over (
+                    partition by coalesce(j.singleton_key, '') order by case when in_line then 0 else j.rank end, j.seq
+                ) as nth
+            from unnest(met) with ordinality as m (seq, n)
+            inner join pgjq.job as j on j.seq = m.seq and j.queue_id = here
+        ),
+
+        judged as materialized (
+            select c.n, c.seq, c.ctid, c.nth, case when c.nth = 1 then coalesce(
+                (
+                    select p.seq from pgjq.job as p
+                    where
+                        p.queue_id = here and coalesce(p.singleton_key, '') = c.key
+                        and pgjq.place(p.queue_id, p.state) = 1 and (p.queue_id & 7) > 0 and p.seq <> c.seq
+                    limit 1
+                ),
+                case when in_line then coalesce(
+                    (
+                        select l.seq from pgjq.job as l
+                        where
+                            l.queue_id = here and coalesce(l.singleton_key, '') = c.key and (l.queue_id & 7) = 5
+                            and l.seq < c.seq and c.state = 0
+                        order by l.seq limit 1
+                    ),
+                    (
+                        select d.seq from pgjq.done as d
+                        where
+                            d.queue_id = here and d.singleton_key = c.key and (d.queue_id & 7) = 5 and d.state = 4
+                            and not d.superseded
+                        limit 1
+                    )
+                )
+                else (
+                    select r.seq from pgjq.job as r
+                    where
+                        r.queue_id = here and coalesce(r.singleton_key, '') = c.key and (r.queue_id & 7) in (2, 3, 5)
+                        and r.ready and not r.held and (r.rank, r.seq) < (c.rank, c.seq)
+                    order by r.held, r.rank, r.seq limit 1
+                ) end
+            ) end as blocker
+            from candidate as c
+        )
+
+        select
+            chosen || coalesce(array_agg(v.ctid order by v.n) filter (where v.nth = 1 and v.blocker is null), '{}'),
+            array_agg(v.seq) filter (where v.nth > 1),
+            array_agg(v.seq) filter (where v.blocker is not null),
+            array_agg(v.blocker) filter (where v.blocker is not null)
+        into chosen, behind, blocked, blockers
+        from judged as v;
+
+        -- Those behind another candidate have in their way what this claim has locked itself.
+        update pgjq.job as j set ready = false, held = true where j.queue_id = here and j.seq = any(behind);
+        if blocked is not null then
+            with sure as materialized (
+                select g.seq
+                from unnest(blocked, blockers) as g (seq, blocker)
+                inner join pgjq.job as x on x.seq = g.blocker and x.queue_id = here
+                -- It may have changed since it was looked at: it must still be in the way, and wake somebody when it goes.
+                where x.state = 1 or x.ready or (in_line and (x.state = 2 or x.seq < g.seq))
+                for share of x skip locked
+            ),
+
+            failed as materialized (
+                select g.seq
+                from unnest(blocked, blockers) as g (seq, blocker)
+                inner join pgjq.done as x on x.seq = g.blocker and x.queue_id = here
+                where in_line and x.state = 4
+                for share of x skip locked
+            )
+
+            update pgjq.job as j set ready = false, held = true
+            where
+                j.queue_id = here
+                and j.seq = any(array(select s.seq from sure as s union all select f.seq from failed as f));
+        end if;
+        -- Held jobs are met once, but there may be very many of them: the rest is the next claim's.
+        exit when cardinality(chosen) >= room or cardinality(met) < wanted or seen >= 10000;
+        wanted := greatest(room - cardinality(chosen), least(2 * wanted, 1000));
+    end loop;
+    return chosen[:room];
+end
+$$;
+
+-- Wake one held job of each of these keys, and sleeping workers, after whatever was in their way has gone.
+--
+-- Which one comes first is the policy's order; whether it may run is for the claim to see.
+-- Index: job_turn, in strict order job_line: the first entry of each key.
+create function pgjq.next_turn(queue_ids integer[], keys text[]) returns void
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    woken integer[];
+begin
+    with freed as materialized (
+        select distinct f.queue_id, coalesce(f.key, '') as key
+        from unnest(queue_ids, keys) as f (queue_id, key)
+        where (f.queue_id & 7) in (2, 3, 5)
+    ),
+
+    next as materialized (
+        select
+            f.queue_id, case when (f.queue_id & 7) = 5 then (
+                select l.seq from pgjq.job as l
+                where l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key and (l.queue_id & 7) = 5
+                order by l.seq limit 1
+            )
+            else (
+                select h.seq from pgjq.job as h
+                where
+                    h.queue_id = f.queue_id and coalesce(h.singleton_key, '') = f.key and (h.queue_id & 7) in (2, 3, 5)
+                    and h.held
+                order by h.rank, h.seq limit 1
+            ) end as seq
+        from freed as f
+        order by f.queue_id, f.key
+    ),
+
+    turned as (
+        update pgjq.job as j set ready = true, held = false
+        from next as n
+        where j.seq = n.seq and j.queue_id = n.queue_id and j.held
+        returning j.queue_id
+    )
+
+    select array_agg(distinct t.queue_id) into woken from turned as t;
+    perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(woken);
+end
+$$;
