@@ -84,6 +84,10 @@ class Defining(Cases):
         with pytest.raises(PolicyError):
             await self.create(bench, policy="exclusive")
         await bench.ops.delete(QUEUE, ["a"])
+        await self.create(bench, "other", dead_letter=QUEUE)
+        with pytest.raises(PolicyError):
+            await self.create(bench, policy="exclusive")
+        await definitions(bench).delete_queue("other")
         await self.create(bench, policy="exclusive")
         await bench.enqueue("a")
         assert (await bench.enqueue("b")).status == "duplicate"

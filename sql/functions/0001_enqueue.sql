@@ -31,7 +31,7 @@ begin
         if found then
             return found_id;
         end if;
-        insert into pgjq.queue (id, name) values (nextval('pgjq.queue_seq') * 8, queue) on conflict (name) do nothing;
+        insert into pgjq.queue (name) values (queue) on conflict (name) do nothing;
     end loop;
 end
 $$;
@@ -103,9 +103,9 @@ $$;
 
 -- Take the time slot of a throttled job; return when the slot begins, or nothing and the state of the job that has it.
 --
--- Slots are cut from the epoch on, so everybody means the same ones. Whoever comes first has the slot until it ends, also
--- when its job has long been completed; a job that was cancelled or deleted has given it back. With `next_slot`, a job
--- that is too many now gets the slot after this one, if that is free, and runs when it begins.
+-- Slots are cut from the epoch on, so everybody means the same ones. Whoever comes first has the slot until it ends,
+-- also when its job has long been completed; a job that was cancelled or deleted has given it back. With `next_slot`, a
+-- job that is too many now gets the slot after this one, if that is free, and runs when it begins.
 create function pgjq.take_slot(
     in_queue integer, slot_key text, seconds double precision, next_slot boolean, taker bigint,
     out begins_at timestamptz, out holder_state smallint
@@ -375,10 +375,14 @@ declare
         (settings ->> 'run_at')::timestamptz,
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
-    entered constant boolean := pgjq.enter(queue);
+    -- As `pgjq.enter` does, without the call.
+    entered constant boolean := pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
     inherited jsonb;
     given bigint;
 begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform pgjq.enter(queue);
+    end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
     if not found then
         here := pgjq.queue_id(queue);
@@ -474,12 +478,15 @@ begin
     if result_ttl > 3155760000 then
         result_ttl := 3155760000;
     end if;
+    if singleton_seconds > 3155760000 then
+        singleton_seconds := 3155760000;
+    end if;
     select e.status, e.state, e.result into answer
     from pgjq.enqueue_jobs(
         queue, array[job_id], array[convert_to(payload::text, 'UTF8')], jsonb_strip_nulls(jsonb_build_object(
             'priority', priority, 'run_at', run_at, 'delay', delay, 'result_ttl', result_ttl,
             'max_attempts', max_attempts, 'singleton_key', singleton_key,
-            'singleton_seconds', least(singleton_seconds, 3155760000), 'singleton_next_slot', singleton_next_slot,
+            'singleton_seconds', singleton_seconds, 'singleton_next_slot', nullif(singleton_next_slot, false),
             'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end
         ))
     ) as e;

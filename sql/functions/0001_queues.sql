@@ -24,7 +24,10 @@ begin
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
-        if there.defined or exists (select from pgjq.body as b where b.queue_id = there.id) then
+        if (
+            there.defined or exists (select from pgjq.body as b where b.queue_id = there.id)
+            or exists (select from pgjq.queue as q where q.dead_letter = there.name)
+        ) then
             return case when (there.id & 7) <> policy then 'other_policy' else 'other_partition' end;
         end if;
         delete from pgjq.queue as q where q.id = there.id;
@@ -146,12 +149,15 @@ $$;
 -- Count every queue's jobs by state and keep the figures; return queues that have grown past their warning_queue_size,
 -- each once until it has been shorter again.
 --
--- One pass over the live jobs for all queues together; over the endings only if asked to, because they may be many more.
+-- One pass over the live jobs for all queues together; over the endings only if asked to, because they may be many.
 create function pgjq.observe(with_endings boolean) returns table (queue text, count integer, size integer)
 language plpgsql volatile
 as $$
 #variable_conflict use_column
 begin
+    if observe.with_endings then
+        perform pgjq.wake_forgotten();
+    end if;
     with live as materialized (
         select
             j.queue_id,

@@ -158,7 +158,9 @@ begin
         )
         select
             m.queue_id, m.seq, m.lease, m.started_at, clock, clock + make_interval(secs => m.result_ttl),
-            case when m.delete_after > 0 then clock + make_interval(secs => m.delete_after) end, m.worker_id,
+            -- What has failed in strict order stays, whatever its age: it blocks its key.
+            case when m.delete_after > 0 and not ((m.queue_id & 7) = 5 and m.ended = 4)
+                then clock + make_interval(secs => m.delete_after) end, m.worker_id,
             m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
         from moved as m
     )

@@ -3,10 +3,10 @@
 -- A job is enqueued ready, whatever its key is doing: whoever enqueues may keep a transaction open for hours, and
 -- nobody is to wait for it. The first claim that meets a ready job of a busy key *holds* it: out of the index that
 -- claims walk, so that it costs the claims after it nothing, however many there are. Whatever was in its way *wakes*
--- one held job of the key when it goes. Nothing is lost between the two, because a claim holds a job only while it has a
--- lock on the row that is in the way, and that row goes only under a lock of its own; if it is going just now, the job
--- stays ready and the next claim looks again. Only claims, settlements and their like take these locks, and all of them
--- are short.
+-- one held job of the key when it goes. Nothing is lost between the two, because a claim holds a job only while it has
+-- a lock on the row that is in the way, and that row goes only under a lock of its own; if it is going just now, the
+-- job stays ready and the next claim looks again. Only claims, settlements and their like take these locks, and all of
+-- them are short.
 --
 -- That a key never runs twice does not depend on any of this: the index job_place is what forbids it.
 
@@ -138,6 +138,40 @@ begin
         wanted := greatest(room - cardinality(chosen), least(2 * wanted, 1000));
     end loop;
     return chosen[:room];
+end
+$$;
+
+-- Wake keys that hold jobs although nothing is in their way. That cannot happen, unless somebody deletes rows by hand.
+create function pgjq.wake_forgotten() returns void
+language plpgsql volatile
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    forgotten record;
+begin
+    with held as materialized (
+        select distinct h.queue_id, coalesce(h.singleton_key, '') as key from pgjq.job as h
+        where h.held and (h.queue_id & 7) in (2, 3, 5)
+    )
+
+    select array_agg(k.queue_id) as queue_ids, array_agg(k.key) as keys into forgotten
+    from held as k
+    where
+        not exists (
+            select from pgjq.job as o
+            where
+                o.queue_id = k.queue_id and coalesce(o.singleton_key, '') = k.key and (o.queue_id & 7) > 0
+                and (o.state = 1 or o.ready or ((o.queue_id & 7) = 5 and not o.held))
+        )
+        and not exists (
+            select from pgjq.done as d
+            where
+                d.queue_id = k.queue_id and d.singleton_key = k.key and (d.queue_id & 7) = 5 and d.state = 4
+                and not d.superseded
+        );
+    perform pgjq.next_turn(forgotten.queue_ids, forgotten.keys);
 end
 $$;
 

@@ -1,13 +1,11 @@
 -- Prune up to :limit records of ended jobs whose time has passed, and whose result's as well: until then it can be read
--- and its id is taken. A job that has failed in strict order stays, whatever its age: it blocks its key. Small batches,
--- and nothing that workers use is locked.
+-- and its id is taken. Small batches, and nothing that workers use is locked.
 --
 -- Index: done_delete, from the past to now; then the primary keys, once for each: through arrays, which the planner
 -- does not count.
 with old as materialized (
     select past.queue_id, past.seq from pgjq.done as past
     where past.delete_at <= pgjq.now() and (past.superseded or past.state = 5 or past.expires_at <= pgjq.now())
-        and not ((past.queue_id & 7) = 5 and past.state = 4)
     order by past.delete_at
     limit :limit for update skip locked
 ),

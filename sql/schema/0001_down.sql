@@ -32,6 +32,7 @@ drop function if exists pgjq.claim(
     text[], integer, integer, double precision, double precision, integer, boolean, tid[]
 );
 drop function if exists pgjq.choose(integer, integer);
+drop function if exists pgjq.wake_forgotten();
 drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);

@@ -26,7 +26,7 @@ as $$
 $$;
 
 create table pgjq.queue (
-    id integer primary key check ((id & 7) <= 5),
+    id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
     name text not null unique,
     created_at timestamptz not null default pgjq.now(),
     defined boolean not null default false,     -- by create_queue, and not by its first job

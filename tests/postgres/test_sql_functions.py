@@ -46,6 +46,9 @@ REFUSED: dict[str, LiteralString] = {
     "a priority that is too low": "select pgjq.enqueue('mail', '{}', priority => -32768)",
     "an empty singleton_key": "select pgjq.enqueue('mail', '{}', singleton_key => '')",
     "a singleton_key that is too long": "select pgjq.enqueue('mail', '{}', singleton_key => repeat('k', 513))",
+    "a slot that is too short": "select pgjq.enqueue('mail', '{}', singleton_seconds => 0.5)",
+    "a dead letter to nowhere": "select pgjq.enqueue('mail', '{}', dead_letter => 'nobody''s')",
+    "a dead letter to itself": "select pgjq.enqueue('mail', '{}', dead_letter => 'mail')",
     "an option that does not exist": "select pgjq.enqueue('mail', '{}', prioritty => 1)",
 }
 
@@ -270,6 +273,23 @@ def test_twenty_sessions_at_once_enqueue_one_id_and_one_of_them_gets_it(database
 
     with ThreadPoolExecutor(20) as threads:
         assert sorted(threads.map(enqueue, range(20))) == ["duplicate"] * 19 + ["queued"]
+
+
+def test_sql_throttles_and_names_dead_letters_as_the_client_does(
+    connection: psycopg.Connection[dict[str, Any]], postgres: pgjq.PostgresStorage
+) -> None:
+    assert call(connection, "'mail', '1', singleton_seconds => 3600")["status"] == "queued"
+    assert call(connection, "'mail', '1', singleton_seconds => 3600")["status"] == "duplicate"
+    later = call(connection, "'mail', '1', singleton_seconds => 3600, singleton_next_slot => true")
+    call(connection, "'letters', '1', id => 'here'")
+    call(connection, "'mail', '1', id => 'dead', dead_letter => 'letters'")
+    connection.commit()
+    status = pgjq.Client(postgres).get_status("mail", later["job_id"])
+    assert status is not None
+    assert status.run_at is not None
+    assert status.run_at > status.created_at
+    end_everything(postgres, Failed(pgjq.JobError("ValueError", "no")))
+    assert [job.source and job.source.id for job in pgjq.Client(postgres).find_jobs("letters")] == [None, "dead"]
 
 
 def test_a_subscriber_hears_of_what_sql_enqueues(

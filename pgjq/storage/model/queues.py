@@ -41,9 +41,14 @@ def create(jobs: Jobs, name: str, definition: Definition) -> None:
 
 
 def _check_same(jobs: Jobs, name: str, known: Known, definition: Definition) -> None:
+    used = known.defined or jobs.of_queue(name) or _is_dead_letter(jobs, name)
     for what in ("policy", "partition"):
-        if getattr(known.definition, what) != getattr(definition, what) and (known.defined or jobs.of_queue(name)):
+        if getattr(known.definition, what) != getattr(definition, what) and used:
             raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
+
+
+def _is_dead_letter(jobs: Jobs, name: str) -> bool:
+    return any(known.definition.options.get("dead_letter") == name for known in jobs.queues.values())
 
 
 def update(jobs: Jobs, name: str, changes: Mapping[str, Any]) -> None:
