@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import FileStorage, JobError, LeasePolicy, NewJob
+from pgjq import FileStorage, JobError, LeasePolicy, NewJob, PolicyError, QueueNotFoundError
 from pgjq.blocking import drive
+from pgjq.definition import define
 from pgjq.options import Submission, settings
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.policy import POLICIES
 from pgjq.storage.base import Settlement
 from pgjq.storage.model.record import Record
 from pgjq.testing import ManualClock
@@ -34,6 +37,9 @@ class Life:
         self.directory = directory
         self.storages = [FileStorage(directory, clock=self.clock) for _ in range(2)]
         self.held: list[Any] = []
+        for queue in QUEUES:
+            policy = self.chance.choice(POLICIES)
+            self.allowed(self.ops.create_queue(queue, define(queue, policy=policy, partition=False, options={})))
 
     @property
     def ops(self) -> Any:
@@ -41,6 +47,7 @@ class Life:
 
     def step(self) -> None:
         verbs = [self.enqueue, self.enqueue, self.claim, self.claim, self.settle, self.settle, self.beat, self.manage]
+        verbs += [self.administrate]
         self.chance.choice(verbs)()
         if self.chance.random() < 0.3:
             self.clock.advance(self.chance.choice([0.1, 5, 40, 4000, 800_000, -20]))
@@ -56,11 +63,13 @@ class Life:
             max_attempts=self.chance.choice([None, 1, 9]),
             retry_delay=self.chance.choice([None, 0.5]),
             result_ttl=self.chance.choice([None, 3]),
+            singleton_seconds=self.chance.choice([None, None, 60]),
+            dead_letter=self.chance.choice([None, QUEUES[0]]),
         )
         payload = self.chance.choice([b"", b'{"a": "\xc3\xbc"}', b"\xff\x00\n", b"\r\n\x1e\xe2\x80\xa8"])
         ids = self.chance.choices("abcdefgh", k=3)
         jobs = [Submission(i, payload, settings(self.chance.choice([usual, special]))) for i in ids]
-        drive(self.ops.enqueue(self.chance.choice(QUEUES), jobs))
+        self.allowed(self.ops.enqueue(self.chance.choice(QUEUES), jobs))
 
     def claim(self) -> None:
         policy = LeasePolicy(lease=30, heartbeat=10, max_stalled=self.chance.choice([None, 1]))
@@ -90,7 +99,32 @@ class Life:
             case "cancel":
                 drive(self.ops.cancel(queue, job_id, active=True))
             case _:
-                drive(self.ops.retry(queue, job_id))
+                self.allowed(self.ops.retry(queue, job_id))
+
+    def administrate(self) -> None:
+        queue, ops = self.chance.choice(QUEUES), self.ops
+        policy, size = self.chance.choice(POLICIES), self.chance.choice([None, 1])
+        call = self.chance.choice(["create", "update", "update", "delete", "pause", "redrive", "observe", "observe"])
+        match call:
+            case "create":
+                options = {"retry_limit": self.chance.choice([None, 0])}
+                self.allowed(ops.create_queue(queue, define(queue, policy=policy, partition=False, options=options)))
+            case "update":
+                letters = self.chance.choice([None, QUEUES[0]])
+                self.allowed(ops.update_queue(QUEUES[1], {"dead_letter": letters, "warning_queue_size": size}))
+            case "delete":
+                self.allowed(ops.delete_queue(queue))
+            case "pause":
+                self.allowed(ops.pause(queue, paused=self.chance.random() < 0.3))
+            case "redrive":
+                self.allowed(ops.redrive(queue, limit=2))
+            case _:
+                drive(ops.observe())
+
+    def allowed(self, call: Any) -> None:
+        """Do what may be refused."""
+        with suppress(PolicyError, QueueNotFoundError):
+            drive(call)
 
     def close(self) -> None:
         for storage in self.storages:
@@ -102,10 +136,25 @@ def known(storage: FileStorage) -> Any:
     drive(storage.operations("blocking").stats("one"))
     jobs = storage.replica._jobs
     records = {seq: [getattr(r, name) for name in KEPT] for seq, r in jobs.records.items()}
-    return records, {key: r.seq for key, r in jobs.by_id.items()}, set(jobs.processing), jobs.last_seq
+    ids = {key: r.seq for key, r in jobs.by_id.items()}
+    slots = {slot: r.seq for slot, r in jobs.slots.items()}
+    return records, ids, set(jobs.processing), jobs.last_seq, jobs.queues, slots
 
 
-@pytest.mark.parametrize("seed", range(12))
+def turns(storage: FileStorage) -> Any:
+    """Whose turn it is for each queue and key."""
+    drive(storage.operations("blocking").stats("one"))
+    jobs = storage.replica._jobs
+    jobs.promote()
+    firsts = {queue: jobs.first(queue) for queue in jobs.queues}
+    kept = {queue: {key: keys.turn(key) for key in (None, "k")} for queue in QUEUES if (keys := jobs.keys(queue))}
+    return [
+        {queue: r and r.seq for queue, r in firsts.items()},
+        {queue: {key: r and r.seq for key, r in lines.items()} for queue, lines in kept.items()},
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
     life = Life(memory_disk / "jobs", seed)
     for _ in range(STEPS):
@@ -117,6 +166,8 @@ def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
     with late.replica._mutex:
         late.replica._rewrite()
     assert known(late) == known(life.storages[0]) == expected
+    life.clock.advance(10_000)  # Everything is due, also where the clock was set back before.
+    assert turns(late) == turns(life.storages[0])
     policy = LeasePolicy()
     order = drive(late.operations("blocking").claim(QUEUES, worker="bob", limit=100, policy=policy))
     assert all(drive(life.ops.claim(QUEUES, worker="bob", limit=100, policy=policy)) == [] for _ in range(2))

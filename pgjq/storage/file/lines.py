@@ -2,9 +2,10 @@
 
 It is a checksum, a space, a JSON object and a newline. `at` is the moment of the operation; `jobs` has one entry for
 each change, in order: `[seq, fields, event, facts]`. `fields` are a job's new values, all that are not as usual for a
-job that was added, and null for one that is gone. A journal that was written anew begins with jobs as they were then,
-under `records` instead. JSON writes no newline, so a line that is whole ends at the first
-one, and a reader finds its way again behind a line that is damaged.
+job that was added, and null for one that is gone. `queues`, where there are any, are changes of queues, which come
+after those: `[name, values, event, facts]`, with all that is known of a queue, null if it is gone. A journal that was
+written anew begins with queues as they were then, and with jobs, under `records` instead. JSON writes no newline, so a
+line that is whole ends at the first one, and a reader finds its way again behind a line that is damaged.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from pgjq.job import JobError
+from pgjq.job import JobError, JobSource
 from pgjq.options import PLAIN, USUAL, JobOptions, Settings
+from pgjq.storage.file import queues
 from pgjq.storage.model.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pgjq.storage.model.jobs import Change
+    from pgjq.storage.file.queues import QueueEntry
+    from pgjq.storage.model.jobs import Change, Jobs
+    from pgjq.storage.model.known import Known
 
 FORMAT = 1
 KEPT = ("result_ttl", "max_attempts", "priority", "singleton_key")
@@ -60,9 +64,12 @@ def header(generation: int, last_seq: int) -> bytes:
     return seal({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
 
 
-def write(at: datetime, changes: Iterable[Change]) -> bytes:
-    """Write down an operation."""
-    return seal({"at": at.isoformat(), "jobs": [_entry(change) for change in changes]})
+def write(jobs: Jobs) -> bytes:
+    """Write down the operation that is under way."""
+    content: dict[str, Any] = {"at": jobs.now.isoformat(), "jobs": [_entry(change) for change in jobs.changes]}
+    if jobs.queue_changes:
+        content["queues"] = [queues.write_change(change) for change in jobs.queue_changes]
+    return seal(content)
 
 
 def write_records(at: datetime, records: Iterable[Record]) -> bytes:
@@ -70,10 +77,21 @@ def write_records(at: datetime, records: Iterable[Record]) -> bytes:
     return seal({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
 
 
-def read(content: dict[str, Any]) -> tuple[datetime, list[Entry]]:
-    """Read an operation, or jobs as they were."""
-    entries = [Entry(*entry) for entry in content.get("jobs") or content["records"]]
-    return datetime.fromisoformat(content["at"]), [e._replace(fields=_decode(e.fields)) for e in entries]
+def write_queues(at: datetime, known: Mapping[str, Known]) -> bytes:
+    """Write down queues as they are, in a line that has no jobs."""
+    content = [[name, queues.write_known(queue)] for name, queue in known.items()]
+    return seal({"at": at.isoformat(), "records": [], "queues": content})
+
+
+def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry]]:
+    """Read an operation, or jobs and queues as they were."""
+    entries = [Entry(*entry) for entry in content.get("jobs", content.get("records", ()))]
+    changes = [queues.read_change(entry) for entry in content.get("queues", ())]
+    return (
+        datetime.fromisoformat(content["at"]),
+        [entry._replace(fields=_decode(entry.fields)) for entry in entries],
+        changes,
+    )
 
 
 def _entry(change: Change) -> list[Any]:
@@ -140,17 +158,32 @@ def _encode_error(error: JobError) -> list[str | None]:
     return [error.type, error.message, error.traceback]
 
 
-MOMENTS = ("created_at", "run_at", "started_at", "locked_until", "expire_at", "finished_at")
+def _decode_error(written: list[Any]) -> JobError:
+    return JobError(*written)
+
+
+def _encode_source(source: JobSource) -> list[Any]:
+    return [source.queue, source.id, source.attempts, None if source.error is None else _encode_error(source.error)]
+
+
+def _decode_source(written: list[Any]) -> JobSource:
+    queue, job_id, attempts, error = written
+    return JobSource(queue, job_id, attempts, None if error is None else _decode_error(error))
+
+
+MOMENTS = ("created_at", "run_at", "started_at", "locked_until", "expire_at", "finished_at", "slot")
 BLOBS = ("payload", "checkpoint", "result")
 ENCODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(MOMENTS, datetime.isoformat),
     **dict.fromkeys(BLOBS, _encode_bytes),
     "error": _encode_error,
+    "source": _encode_source,
 }
 DECODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(MOMENTS, datetime.fromisoformat),
     **dict.fromkeys(BLOBS, _decode_bytes),
-    "error": lambda written: JobError(*written),
+    "error": _decode_error,
+    "source": _decode_source,
     "settings": _decode_settings,
     "stalled_on": tuple,
 }

@@ -17,9 +17,10 @@ What each failure does:
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pgjq.errors import StorageError
+from pgjq.errors import PgjqError, PolicyError, QueueNotFoundError, StorageError
 from pgjq.options import USUAL
 from pgjq.storage.file import disk, lines
 from pgjq.storage.file.failures import translated
@@ -43,6 +44,21 @@ LEAST, GROWTH = 4 << 20, 3
 CHUNK = 500
 
 logger = logging.getLogger("pgjq")
+
+
+class Refused(NamedTuple):
+    """An answer that is an error: nothing has changed, and like any other it is built on what must be on the disk."""
+
+    error: PgjqError
+
+
+def _attempt(verb: Callable[[Jobs], R], jobs: Jobs) -> R | Refused:
+    try:
+        return verb(jobs)
+    except (PolicyError, QueueNotFoundError) as error:
+        if jobs.has_changed:
+            raise
+        return Refused(error)
 
 
 class Replica:
@@ -69,12 +85,14 @@ class Replica:
             self._check_open()
             with self._mutex:
                 self._check_open()
-                answer, news, journal = self._perform(verb)
+                answer, news, journal = self._perform(partial(_attempt, verb))
                 end = journal.end
             if news:
                 self._announce()
             if durable:
                 journal.sync(end)
+        if isinstance(answer, Refused):
+            raise answer.error
         return answer
 
     def follow(self) -> None:
@@ -114,15 +132,15 @@ class Replica:
             jobs = self._jobs
             jobs.begin(self._clock())
             answer = verb(jobs)
-            if jobs.changes:
-                journal.append(lines.write(jobs.now, jobs.changes))
+            if jobs.has_changed:
+                journal.append(lines.write(jobs))
                 self._heard = self._generation, journal.end
         except BaseException:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
         # A notice may come before the disk has it: whoever acts on it looks, and looking waits for the disk.
         self._audience.tell(jobs)
-        news = any(change.event or change.fields is None for change in jobs.changes)
+        news = bool(jobs.queue_changes) or any(change.event or change.fields is None for change in jobs.changes)
         return answer, news, self._shorten(journal)
 
     def _drop(self) -> None:
@@ -180,10 +198,15 @@ class Replica:
 
     def _take(self, content: dict[str, Any]) -> None:
         """Make the changes of a line again."""
-        at, entries = lines.read(content)
+        at, entries, changes = lines.read(content)
         self._jobs.begin(at)
         for entry in entries:
             self._apply(entry)
+        for name, known, event, facts in changes:
+            if known is None:
+                self._jobs.undefine(name)
+            else:
+                self._jobs.define(name, known, event, facts)
 
     def _apply(self, entry: Entry) -> None:
         jobs, record = self._jobs, self._jobs.records.get(entry.seq)
@@ -232,5 +255,6 @@ class Replica:
     def _snapshot(self) -> Iterator[bytes]:
         yield lines.header(self._generation + 1, self._jobs.last_seq)
         now, records = self._clock(), list(self._jobs.records.values())
+        yield lines.write_queues(now, self._jobs.queues)
         for start in range(0, len(records), CHUNK):
             yield lines.write_records(now, records[start : start + CHUNK])

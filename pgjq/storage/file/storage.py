@@ -55,6 +55,7 @@ class FileStorage:
         machines=False,
         transactions=False,
         leader_election=True,
+        definitions=True,
         notice="within a millisecond; where there are no named pipes, 20 ms",
         clock="the machine's, or `clock=`",
         url="`file:///directory`",

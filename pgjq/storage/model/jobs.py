@@ -78,6 +78,11 @@ class Jobs:
         self.awake = set()
         self._noting = noting
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether the operation did anything."""
+        return bool(self.changes or self.queue_changes)
+
     def events(self) -> Iterator[Event]:
         """Tell what the operation did."""
         for record, _, name, facts, _ in self.changes:
