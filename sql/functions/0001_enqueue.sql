@@ -233,8 +233,8 @@ $$;
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
 -- max_attempts, singleton_key, on_failed, awaited, and under `options` what the job brings along for later. `seqs` are
--- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays. What
--- the queue's definition sets and the job does not, the job inherits here and keeps.
+-- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays.
+-- What the queue's definition sets and the job does not, the job inherits here and keeps.
 --
 -- Rows are inserted in the order of their ids. Two callers with some ids in common therefore wait for each other in the
 -- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is

@@ -191,6 +191,44 @@ begin
 end
 $$;
 
+-- Prune up to `limit` records of ended jobs whose time has passed, and whose result's as well: until then it can be
+-- read and its id is taken; return how many. Small batches, and nothing that workers use is locked.
+--
+-- Index: done_delete, from the past to now; then the primary keys, once for each.
+create function pgjq.prune_ended("limit" integer) returns integer
+language plpgsql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+    gone record;
+begin
+    with old as materialized (
+        select past.queue_id, past.seq from pgjq.done as past
+        where past.delete_at <= pgjq.now() and (past.superseded or past.state = 5 or past.expires_at <= pgjq.now())
+        order by past.delete_at
+        limit prune_ended."limit" for update skip locked
+    )
+
+    select array_agg(old.queue_id) as queue_ids, array_agg(old.seq) as seqs into gone from old;
+
+    delete from pgjq.done as d
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where d.seq = g.seq and d.queue_id = g.queue_id;
+    delete from pgjq.progress as p
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where p.seq = g.seq and p.queue_id = g.queue_id;
+    delete from pgjq.body as b
+    using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
+    where b.seq = g.seq and b.queue_id = g.queue_id;
+    return coalesce(cardinality(gone.seqs), 0);
+end
+$$;
+
 -- Prune up to `limit` jobs that waited longer than their retention without being run to an end; return how many.
 --
 -- Those running are left alone, and so is a failing job in strict order: age never unblocks a key.

@@ -8,6 +8,7 @@ drop function if exists pgjq.create_queue(text, integer, boolean, integer, jsonb
 drop function if exists pgjq.reap(integer, double precision);
 drop function if exists pgjq.redrive(text, integer, text);
 drop function if exists pgjq.bury(integer[], bigint[]);
+drop function if exists pgjq.prune_ended(integer);
 drop function if exists pgjq.prune_waiting(integer, double precision);
 drop function if exists pgjq.retry_jobs(text, text[]);
 drop function if exists pgjq.delete_jobs(text, text[]);

@@ -30,7 +30,6 @@ CLAIM = {"queues": "{q}", "worker": 1, "lease": 30.0, "expire": 900.0, "max_stal
 HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "heartbeat": (LEASES, {"j": "job_default_pkey"}),
     "next_deadline": ({}, {"j": "job_default_locked_until_idx"}),
-    "prune_ended": ({"limit": 500}, {"past": "done_default_delete_at_idx"}),
     "get": ({"queue": "q", "ids": ["1"]}, {"b": "body_default_queue_id_id_idx"}),
 }
 # Whole tables that are small for ever: a row for each queue, a row for each worker.
@@ -152,6 +151,14 @@ def test_managing_a_job_reads_that_job(
         done = connection.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{9001}"}).fetchall()
         assert fetched(connection) - before <= 10
     assert len(done) == 1
+
+
+def test_pruning_reads_what_it_removes(full: psycopg.Connection[Any]) -> None:
+    with full.transaction(force_rollback=True):
+        full.execute("update pgjq.done set delete_at = now() - interval '1 s' where seq in (1000003, 1000006)")
+        before = fetched(full)
+        assert full.execute(QUERIES.psycopg("prune_ended"), {"limit": 500}).fetchone() == (2,)
+        assert fetched(full) - before <= 10
 
 
 def fetched(connection: psycopg.Connection[Any]) -> int:

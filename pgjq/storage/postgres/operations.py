@@ -221,10 +221,10 @@ class PostgresOperations(PostgresDefinitions):
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
-        ended = await self._fetch("prune_ended", {"limit": limit})
+        ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
         await self._fetch("prune_slots")
-        params = {"limit": limit - len(ended), "retention_seconds": RETENTION_SECONDS}
-        return len(ended) + (await self._fetch("prune_waiting", params))[0][0]
+        params = {"limit": limit - ended, "retention_seconds": RETENTION_SECONDS}
+        return ended + (await self._fetch("prune_waiting", params))[0][0]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""
