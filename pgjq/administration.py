@@ -76,7 +76,9 @@ class Administration:
 
     def _definitions(self) -> Definitions:
         if not self.storage.promises.definitions:
-            raise UnsupportedError(f"{type(self.storage).__name__} has no definitions of queues; use PostgresStorage")
+            raise UnsupportedError(
+                f"{type(self.storage).__name__} has no definitions of queues; docs/storages.md says which have"
+            )
         return cast("Definitions", self._ops)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
 from pgjq.blocking import Colour, blocking
 from pgjq.definition import check_dead_letter
-from pgjq.errors import JobNotFoundError, PolicyError, ValidationError
+from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
 from pgjq.feed import AsyncFeed, Ears, Feed
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
@@ -80,10 +80,21 @@ class _Base(Administration):
             # Jobs with equal settings share one object: storages tell a uniform batch by that.
             if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
+                self._check_promised(chosen)
                 if chosen.options.dead_letter is not None:
                     check_dead_letter(queue, chosen.options.dead_letter)
             ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
+
+    def _check_promised(self, chosen: Settings) -> None:
+        """Refuse what this storage would not act on."""
+        if self.storage.promises.definitions:
+            return
+        if chosen.singleton_seconds is not None or chosen.options.dead_letter is not None:
+            raise UnsupportedError(
+                f"{type(self.storage).__name__} has no definitions of queues, and so no slots of time (singleton_seconds,"
+                " debounce) and no dead letters"
+            )
 
     async def _listening(self) -> None:
         """Wait for feeds that are about to open: what this client does next, they hear."""

@@ -64,23 +64,21 @@ policies = st.builds(
     max_stalled=st.sampled_from([None, 0, 1]),
     reap_exhausted=st.sampled_from(["fail", "requeue"]),
 )
-options = st.fixed_dictionaries(
-    {},
-    optional={
-        "priority": st.integers(-2, 2),
-        "delay": st.sampled_from([0, 5, 60]),
-        "result_ttl": st.sampled_from([1, 30, 1000]),
-        "max_attempts": st.integers(1, 3),
-        "on_failed": st.sampled_from(["enqueue", "duplicate"]),
-        "retry_delay": st.sampled_from([0, 7]),
-        "heartbeat_seconds": st.just(15),
-        "expire_in_seconds": st.sampled_from([12, 100]),
-        "retention_seconds": st.just(40),
-        "delete_after_seconds": st.sampled_from([0, 50]),
-        "singleton_key": st.sampled_from(["k", "l"]),
-        "singleton_seconds": st.just(60),
-    },
-)
+plain: dict[str, Any] = {
+    "priority": st.integers(-2, 2),
+    "delay": st.sampled_from([0, 5, 60]),
+    "result_ttl": st.sampled_from([1, 30, 1000]),
+    "max_attempts": st.integers(1, 3),
+    "on_failed": st.sampled_from(["enqueue", "duplicate"]),
+    "retry_delay": st.sampled_from([0, 7]),
+    "heartbeat_seconds": st.just(15),
+    "expire_in_seconds": st.sampled_from([12, 100]),
+    "retention_seconds": st.just(40),
+    "delete_after_seconds": st.sampled_from([0, 50]),
+    "singleton_key": st.sampled_from(["k", "l"]),
+}
+plain_options = st.fixed_dictionaries({}, optional=plain)
+options = st.fixed_dictionaries({}, optional=plain | {"singleton_seconds": st.just(60)})
 definitions = st.fixed_dictionaries(
     {},
     optional={
@@ -96,29 +94,14 @@ definitions = st.fixed_dictionaries(
 
 
 class Agreement(RuleBasedStateMachine):
-    """Do the same to both; compare every answer, and everything that can be seen."""
+    """Do the same to a storage, `pg`, and to memory; compare every answer, and everything that can be seen."""
 
-    conninfo: ClassVar[str]
-    postgres: ClassVar[PostgresStorage]
+    pg: Any
+    mem: Any
 
     def __init__(self) -> None:
         super().__init__()
         self.held: list[tuple[Claimed, Claimed]] = []
-
-    @initialize(policy=st.sampled_from(POLICIES), options=definitions)
-    def start_empty(self, policy: Policy, options: dict[str, Any]) -> None:
-        with psycopg.connect(self.conninfo, autocommit=True) as connection:
-            connection.execute(CLEAN)
-        self.moved = PostgresClock(self.conninfo)
-        self.clock = ManualClock()
-        self.memory = MemoryStorage(clock=self.clock)
-        # Workers are numbered once by an adapter; an empty database has forgotten their numbers.
-        self.pg: Any = self.postgres.operations("blocking")
-        self.pg._worker_ids.clear()
-        self.mem: Any = self.memory.operations("blocking")
-        self.strict = policy == "key_strict_fifo"
-        self.both("create_queue", "one", Definition())
-        self.both("create_queue", "two", define("two", policy=policy, partition=False, options=options))
 
     def both(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Do the same to both, and compare the answers, which may be refusals."""
@@ -126,10 +109,9 @@ class Agreement(RuleBasedStateMachine):
         assert ours == model
         return model
 
-    @rule(queue=queues, jobs=st.lists(st.tuples(ids, options), min_size=1, max_size=4))
+    @rule(queue=queues, jobs=st.lists(st.tuples(ids, plain_options), min_size=1, max_size=4))
     def enqueue(self, queue: str, jobs: list[tuple[str, dict[str, Any]]]) -> None:
-        keyed = {"singleton_key": "m"} if self.strict and len(jobs) > 1 else {}
-        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **keyed | o))) for n, (i, o) in enumerate(jobs)]
+        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **o))) for n, (i, o) in enumerate(jobs)]
         self.both("enqueue", queue, batch)
 
     @rule(wanted=st.permutations(QUEUES), limit=st.integers(1, 3), policy=policies)
@@ -178,26 +160,6 @@ class Agreement(RuleBasedStateMachine):
         ours, model = (outcome(ops.retry, queue, job_id) for ops in (self.pg, self.mem))
         assert getattr(ours, "state", ours) == getattr(model, "state", model)
 
-    @rule(queue=queues, chosen=st.lists(ids, unique=True), many=st.sampled_from(["retry_many", "cancel_many"]))
-    def many(self, queue: str, chosen: list[str], many: str) -> None:
-        self.both(many, queue, chosen)
-
-    @rule(queue=queues, paused=st.booleans())
-    def pause(self, *, queue: str, paused: bool) -> None:
-        self.both("pause", queue, paused=paused)
-
-    @rule()
-    def redrive(self) -> None:
-        self.both("redrive", "one", limit=2)
-
-    @rule(changes=definitions)
-    def update_queue(self, changes: dict[str, Any]) -> None:
-        self.both("update_queue", "two", check_changes("two", changes))
-
-    @rule()
-    def blocked_keys(self) -> None:
-        self.both("blocked_keys", "two")
-
     @rule(queue=queues, job_id=ids)
     def delete(self, queue: str, job_id: str) -> None:
         self.both("delete", queue, [job_id])
@@ -226,6 +188,54 @@ class Agreement(RuleBasedStateMachine):
         assert drive(self.pg.next_deadline()) == pytest.approx(drive(self.mem.next_deadline()))
 
 
+class PostgresAgreement(Agreement):
+    """On PostgreSQL, with definitions: one queue is standard, the other has any policy."""
+
+    conninfo: ClassVar[str]
+    postgres: ClassVar[PostgresStorage]
+
+    @initialize(policy=st.sampled_from(POLICIES), options=definitions)
+    def start_empty(self, policy: Policy, options: dict[str, Any]) -> None:
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(CLEAN)
+        self.moved = PostgresClock(self.conninfo)
+        self.clock = ManualClock()
+        self.memory = MemoryStorage(clock=self.clock)
+        # Workers are numbered once by an adapter; an empty database has forgotten their numbers.
+        self.pg: Any = self.postgres.operations("blocking")
+        self.pg._worker_ids.clear()
+        self.mem: Any = self.memory.operations("blocking")
+        self.strict = policy == "key_strict_fifo"
+        self.both("create_queue", "one", Definition())
+        self.both("create_queue", "two", define("two", policy=policy, partition=False, options=options))
+
+    @rule(queue=queues, jobs=st.lists(st.tuples(ids, options), min_size=1, max_size=4))
+    def enqueue(self, queue: str, jobs: list[tuple[str, dict[str, Any]]]) -> None:
+        keyed = {"singleton_key": "m"} if self.strict and len(jobs) > 1 else {}
+        batch = [Submission(i, f"{n}".encode(), resolve(NewJob(i, None, **keyed | o))) for n, (i, o) in enumerate(jobs)]
+        self.both("enqueue", queue, batch)
+
+    @rule(queue=queues, chosen=st.lists(ids, unique=True), many=st.sampled_from(["retry_many", "cancel_many"]))
+    def many(self, queue: str, chosen: list[str], many: str) -> None:
+        self.both(many, queue, chosen)
+
+    @rule(queue=queues, paused=st.booleans())
+    def pause(self, *, queue: str, paused: bool) -> None:
+        self.both("pause", queue, paused=paused)
+
+    @rule()
+    def redrive(self) -> None:
+        self.both("redrive", "one", limit=2)
+
+    @rule(changes=definitions)
+    def update_queue(self, changes: dict[str, Any]) -> None:
+        self.both("update_queue", "two", check_changes("two", changes))
+
+    @rule()
+    def blocked_keys(self) -> None:
+        self.both("blocked_keys", "two")
+
+
 def comparable(job: Claimed) -> Claimed:
     """Leave out the storage's own name for the job, and the id that a dead letter was given."""
     return job._replace(lease=job.lease._replace(key=None, id=named(job.lease.id)))
@@ -250,9 +260,9 @@ def outcome(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def test_postgres_and_memory_agree(database: str, postgres: PostgresStorage) -> None:
-    Agreement.conninfo, Agreement.postgres = database, postgres
+    PostgresAgreement.conninfo, PostgresAgreement.postgres = database, postgres
     run_state_machine_as_test(
-        Agreement,
+        PostgresAgreement,
         settings=settings(
             max_examples=40,
             stateful_step_count=30,

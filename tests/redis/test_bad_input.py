@@ -211,3 +211,13 @@ def live(storage: pgjq.RedisStorage) -> None:
         assert client.cancel("one", "cancelled").status == "cancelled"
         assert client.retry("one", "cancelled").state == "queued"
         assert client.delete_job("one", "cancelled")
+
+
+@pytest.mark.parametrize("options", [{"singleton_seconds": 60}, {"debounce": 5}, {"dead_letter": "letters"}])
+def test_what_only_definitions_can_do_is_refused(storage: pgjq.RedisStorage, options: dict[str, Any]) -> None:
+    client = pgjq.Client(storage)
+    with pytest.raises(pgjq.UnsupportedError, match="RedisStorage has no definitions"):
+        client.enqueue("q", "a", None, **options)
+    with pytest.raises(pgjq.UnsupportedError, match="RedisStorage has no definitions"):
+        client.create_queue("q", policy="singleton")
+    assert client.get_status("q", "a") is None
