@@ -92,8 +92,8 @@ class _Base(Administration):
             return
         if chosen.singleton_seconds is not None or chosen.options.dead_letter is not None:
             raise UnsupportedError(
-                f"{type(self.storage).__name__} has no definitions of queues, and so no dead letters and no slots of time"
-                " (singleton_seconds, debounce)"
+                f"{type(self.storage).__name__} has no definitions of queues, and so no dead letters and no slots of"
+                " time (singleton_seconds, debounce)"
             )
 
     async def _listening(self) -> None:

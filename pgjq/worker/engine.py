@@ -175,7 +175,8 @@ class Engine:
         for run in runs:
             self._tell(run, "processing")
         self._executor.submit(runs)
-        return bool(jobs)
+        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
+        return len(jobs) == wanted
 
     def _run(self, job: Claimed, sent: float) -> Run:
         consumer = self._consumers[job.lease.queue]
