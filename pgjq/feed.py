@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, StorageError, ValidationError
-from pgjq.events import Bus, BusName
+from pgjq.events import NAMES, Bus, BusName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Waiting ends when something happens, or when the storage or the feed is closed; this is only how often it is begun.
 LONG = 3600.0
+# A warning is about a queue, and comes from whoever keeps the storage in order: no queue's own worker tells of it.
+ANYWHERE = (*NAMES, "warning")
 
 
 class _Feed:
@@ -125,7 +127,7 @@ class Ears:
     """Callbacks that are called with what happens anywhere, from a thread of their own or from the event loop."""
 
     def __init__(self, feed: Feed | AsyncFeed) -> None:
-        self.bus = Bus()
+        self.bus = Bus(names=ANYWHERE)
         self._feed = feed
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None

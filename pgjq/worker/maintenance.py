@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from pgjq.blocking import drive
+from pgjq.errors import UnsupportedError
 from pgjq.worker.loops import Loop
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Maintenance:
         drive(self._ops.close())
 
     def _step(self) -> float:
-        if self._promises.leader_election and not drive(self._ops.elect(ROLE, self._worker, ttl=TTL)):
+        if not self._leads():
             return INTERVAL
         began = time.monotonic()
         full = began >= self._full_at
@@ -63,6 +64,14 @@ class Maintenance:
         if full:
             self._full_at = began + max(INTERVAL, SHARE * (time.monotonic() - began))
         return INTERVAL if self._pruned_all else 0.0
+
+    def _leads(self) -> bool:
+        if not self._promises.leader_election:
+            return True
+        try:
+            return drive(self._ops.elect(ROLE, self._worker, ttl=TTL))
+        except UnsupportedError:
+            return True  # Behind a pooler nobody can lead; then everybody does the work.
 
     def _observe(self, *, with_endings: bool) -> None:
         definitions = cast("Definitions", self._ops)

@@ -212,3 +212,16 @@ def test_what_cannot_be_heard_is_refused(storage: Storage) -> None:
     with pytest.raises(ValidationError, match="inside a coroutine"):
         AsyncClient(storage).on("queued", print)
     client.close()
+
+
+def test_a_queue_that_grows_too_long_is_told_of_once_by_a_worker_that_keeps_order(storage: Storage) -> None:
+    if not storage.promises.definitions:
+        pytest.skip("this storage does not promise definitions")
+    client, heard = Client(storage), list[Any]()
+    client.create_queue("long", warning_queue_size=2)
+    client.on("warning", heard.append)
+    client.enqueue_many("long", [(None, n) for n in range(3)])
+    with serving(storage, lambda job: job.payload):
+        until(lambda: heard)
+    assert [(event.name, event.queue, event.count) for event in heard] == [("warning", "long", 3)]
+    client.close()
