@@ -68,8 +68,13 @@ async def _result(ops: Operations, question: Question, answer: Answer | None, *,
             raise _failure(question, answer, is_ours=is_ours)
         case "cancelled":
             raise JobCancelledError(f"{question} was cancelled")
-        case None:
+        case None if is_ours:
             raise JobNotFoundError(f"{question} was deleted while it was waited for")
+        case None:
+            raise JobNotFoundError(
+                f"{question} is not there: its queue's policy has no place for it now, because another job of its key"
+                " has it, or it was deleted while it was waited for"
+            )
         case state:
             raise TimeoutError(await _lateness(ops, question, state))
 

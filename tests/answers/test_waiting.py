@@ -282,3 +282,14 @@ def test_what_a_queue_does_is_heard_on_it(storage: Storage) -> None:
 class _Fake:
     def __init__(self, payload: Any) -> None:
         self.payload = payload
+
+
+def test_a_job_that_a_policy_refuses_has_no_answer_and_says_why(storage: Storage) -> None:
+    if not storage.promises.definitions:
+        pytest.skip("this storage does not promise definitions")
+    client = Client(storage)
+    client.create_queue("narrow", policy="exclusive")
+    client.enqueue("narrow", "first", 1)
+    with pytest.raises(JobNotFoundError, match="policy has no place for it"):
+        client.enqueue_and_wait("narrow", "second", 2, timeout=5)
+    client.close()

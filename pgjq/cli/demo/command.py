@@ -163,14 +163,22 @@ class _Story:
 
 @contextmanager
 def _leaving_in_order() -> Generator[None]:
-    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C."""
+    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C.
+
+    An exception that a signal raises is lost if it meets a finaliser, and then the demo goes on; what was said is
+    remembered, so that it does not end as if nothing had been said.
+    """
+    said: list[int] = []
 
     def leave(number: int, _: Any) -> None:
+        said.append(number)
         sys.exit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in SIGNALS if number != signal.SIGINT}
+    before = {number: signal.signal(number, leave) for number in SIGNALS}
     try:
         yield
+        if said:
+            sys.exit(128 + said[0])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
