@@ -26,7 +26,8 @@ begin
         where
             j.state = 1 and j.locked_until <= pgjq.now()
             and (j.locked_until <= pgjq.now() - make_interval(secs => reap.stale_age) or j.expire_at <= pgjq.now())
-        order by j.locked_until
+        -- Those of one claim have one deadline; among them the order of enqueueing decides, as everywhere.
+        order by j.locked_until, j.seq
         limit reap."limit" for update skip locked
     ),
 
