@@ -8,7 +8,7 @@
 -- strict order gets the original's id as key where there was none.
 create function pgjq.bury(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -51,7 +51,7 @@ $$;
 -- id. A letter that cannot go back, because its id or its place is taken, stays where it is; so does one that runs.
 create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns integer
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

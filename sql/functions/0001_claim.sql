@@ -14,7 +14,7 @@
 -- Index: job_waiting, from the past to now; then the primary key, once for each.
 create function pgjq.promote() returns void
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -49,7 +49,7 @@ create function pgjq.claim(
     checkpoint bytea, options jsonb, published bigint
 )
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -7,7 +7,7 @@
 -- Index: body_id, then the primary key.
 create function pgjq.cancel_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -70,7 +70,7 @@ $$;
 -- Index: body_id, then the primary keys.
 create function pgjq.delete_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -137,7 +137,7 @@ $$;
 -- Index: body_id, then the primary key of done.
 create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, became text)
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -197,7 +197,7 @@ $$;
 -- Index: done_delete, from the past to now; then the primary keys, once for each.
 create function pgjq.prune_ended("limit" integer) returns integer
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -235,7 +235,7 @@ $$;
 -- Index: the primary key of job.
 create function pgjq.prune_waiting("limit" integer, retention_seconds double precision) returns integer
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

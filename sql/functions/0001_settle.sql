@@ -68,7 +68,7 @@ create function pgjq.settle(
     out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
 )
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -20,7 +20,7 @@
 -- Index: job_ready; then for each candidate job_place, job_turn, and in strict order job_line and done_blocked.
 create function pgjq.choose(queue_id integer, room integer) returns tid[]
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -181,7 +181,7 @@ $$;
 -- Index: job_turn, in strict order job_line: the first entry of each key.
 create function pgjq.next_turn(queue_ids integer[], keys text[]) returns void
 language plpgsql volatile
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
