@@ -1,10 +1,9 @@
 -- Giving jobs to workers.
 --
--- A function, because its plans are made once in a session and then kept, and because the settings that make them
--- belong to it alone: they neither leak into a caller's transaction nor depend on the session behind a pooler. With
--- everything but walking an index turned off, a plan that was made while the queue was empty is the plan for a
--- million jobs, too; without that, the planner reads and sorts the whole queue whenever it believes it to be short.
--- Planning a claim anew takes longer than claiming one job.
+-- A function, because the settings that make its plans belong to it alone: they neither leak into a caller's
+-- transaction nor depend on the session behind a pooler. With everything but walking an index turned off, a claim walks
+-- job_ready from its head; else the planner reads and sorts the whole queue whenever it believes it to be short. The
+-- plans are made anew for every call: one that was made while the queue was empty reads all of a full one (ADR 11).
 
 -- Make jobs claimable whose time has come.
 --

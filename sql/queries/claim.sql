@@ -7,7 +7,7 @@
 --   * At most :limit rows, each with locked_until = now + lease, or the attempt's expiry if that comes first.
 --
 -- It is one walk from the head of the index job_ready, `… order by rank, seq limit :limit for update skip locked`, and
--- lives in sql/functions/0001_claim.sql, where it keeps its plan.
+-- lives in sql/functions/0001_claim.sql, with the settings that see to it.
 select
     c.queue, c.queue_id, c.seq, c.number, c.rank, c.id, c.payload, c.attempts, c.max_attempts, c.created_at,
     c.lease_seconds, c.expire_seconds, c.checkpoint, c.options

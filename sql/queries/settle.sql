@@ -9,7 +9,7 @@
 --
 -- :states are 3 completed, 4 failed, 5 cancelled, 2 failing, 0 given back without counting the attempt; null: all of
 -- them completed. The caller sorts the rows by queue and seq: then two batches lock in one order. The answer is null
--- if everything ended as asked. The statements are in sql/functions/0001_settle.sql, where they keep their plans.
+-- if everything ended as asked. The statements are in sql/functions/0001_settle.sql.
 select s.settled_seqs, s.settled_leases, s.settled_states
 from
     pgjq.settle(

@@ -1,9 +1,8 @@
 """The statements of the hot path walk the index they were written for, whatever the statistics say.
 
 A queue is full one minute and empty the next, so statistics are always about another time. Each plan is looked at with
-none, with those of an empty table, and with fresh ones. What is a function keeps its plans, and EXPLAIN does not show
-them: there the rows that were read are counted, in a session whose plans were made while the queue was empty, and in a
-new one.
+none, with those of an empty table, and with fresh ones. EXPLAIN does not look into functions: there the
+rows that were read are counted, in a session that called them while the queue was empty, and in a new one.
 """
 
 from __future__ import annotations
