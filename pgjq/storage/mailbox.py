@@ -55,7 +55,8 @@ class Mailbox(Generic[T]):
         elif not self._items and not self.closed:
             self._awaited.clear()
             try:
-                await asyncio.wait_for(self._awaited.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._awaited.wait()
             except TimeoutError:
                 return []
         with self._changed:
@@ -70,9 +71,18 @@ class Mailbox(Generic[T]):
         if self._loop is None or self._awaited is None:
             with self._changed:
                 self._changed.notify_all()
+        elif _is_running_here(self._loop):
+            self._awaited.set()
         else:
             with contextlib.suppress(RuntimeError):  # The loop has been closed, and nobody waits there any more.
                 self._loop.call_soon_threadsafe(self._awaited.set)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class MailSubscription:

@@ -70,6 +70,7 @@ class Engine:
         self._hands = Hands()
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._nap: asyncio.Task[bool] | None = None
         self._executor = Executor(
             storage,
             concurrency,
@@ -106,6 +107,8 @@ class Engine:
         """Claim no more, give running jobs `grace` seconds, give back what has not finished, leave nothing behind."""
         self._stopping.set()
         self._room.set()
+        if self._nap is not None:
+            self._nap.cancel()
         await asyncio.gather(self._claimer, return_exceptions=True)
         self._release(self._executor.take_back())
         await self._wait_for_runs(grace)
@@ -193,16 +196,17 @@ class Engine:
         return 0
 
     async def _sleep(self) -> None:
-        """Sleep until there may be work, or until the worker stops."""
-        work = self._loop.create_task(self._ops.wait_for_work(list(self._consumers), ASLEEP, self._block_timeout))
-        stop = self._loop.create_task(self._stopping.wait())
-        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if not work.done():
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-        else:
-            work.result()
+        """Sleep until there may be work, or until the worker stops, which wakes it."""
+        if self._stopping.is_set():
+            return
+        self._nap = self._loop.create_task(
+            self._ops.wait_for_work(list(self._consumers), ASLEEP, self._block_timeout), name="pgjq nap"
+        )
+        try:
+            await self._nap
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
 
     async def _stopped_within(self, seconds: float) -> None:
         try:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pgjq.errors import ValidationError
 from pgjq.storage.redis.address import Address
-from pgjq.storage.redis.listen import Listener
+from pgjq.storage.redis.listen import AwaitedListener, ThreadListener
+from pgjq.storage.redis.loop_listen import LoopListener
 from pgjq.storage.redis.pool import AsyncPool, BlockingPool
 from pgjq.storage.redis.wire import ClientWire, Gate, ThreadedWire
 
 if TYPE_CHECKING:
-    from pgjq.storage.redis.listen import Subjects
+    from pgjq.blocking import Colour
+    from pgjq.storage.redis.audience import Subjects
+    from pgjq.storage.redis.listen import Listener
     from pgjq.storage.redis.wire import Wire
 
 
@@ -43,7 +46,7 @@ class Connections(Protocol):
         """Make a blocking wire that nobody else uses, which does not wait longer than that."""
         ...
 
-    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
         ...
 
@@ -72,9 +75,11 @@ class OwnConnections:
         """Make a pool of its own."""
         return BlockingPool(self._gate, self._address, patience)
 
-    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
-        return Listener(self._address.client(), channel, subjects, stays=stays)
+        if colour == "async":
+            return LoopListener(self._address, channel, subjects, stays=stays)
+        return ThreadListener(self._address.client(), channel, subjects, stays=stays)
 
     def close(self) -> None:
         """Close everything."""
@@ -108,9 +113,10 @@ class GivenConnections:
         del patience
         return self.blocking
 
-    def listener(self, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
-        return Listener(self._client, channel, subjects, stays=stays)
+        listener = ThreadListener(self._client, channel, subjects, stays=stays)
+        return AwaitedListener(listener) if colour == "async" else listener
 
     def close(self) -> None:
         """Use the client no more."""

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pgjq.options import Submission
     from pgjq.storage.base import Answer
     from pgjq.storage.mailbox import Mailbox
-    from pgjq.storage.redis.listen import Notice
+    from pgjq.storage.redis.audience import Notice
+    from pgjq.storage.redis.listen import Listener
     from pgjq.storage.redis.storage import Shared
 
     Enqueue = Callable[[str, Sequence[bytes]], Awaitable[Sequence[Any]]]
@@ -30,9 +31,19 @@ if TYPE_CHECKING:
 class RedisExpectation(MailExpectation):
     """One caller's wait for one job."""
 
-    def __init__(self, job: tuple[str, str], box: Mailbox[Notice], shared: Shared, enqueue: Enqueue, run: Run) -> None:
+    def __init__(
+        self,
+        job: tuple[str, str],
+        box: Mailbox[Notice],
+        answers: Listener,
+        *,
+        shared: Shared,
+        enqueue: Enqueue,
+        run: Run,
+    ) -> None:
         super().__init__(box)
         self._queue, _ = self._subject = job
+        self._answers = answers
         self._shared = shared
         self._enqueue = enqueue
         self._run = run
@@ -49,7 +60,7 @@ class RedisExpectation(MailExpectation):
     async def close(self) -> None:
         """Stop waiting."""
         self._box.close()
-        self._shared.answers.leave(self._subject, self._box)
+        self._answers.leave(self._subject, self._box)
 
     async def _look(self) -> Answer | None:
         found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))

@@ -1,52 +1,64 @@
 """One listening connection for each channel that somebody in this process wants to hear.
 
 There are three channels: `wake` says which queue may have work for those who sleep, `answers` which of the jobs that
-somebody waits for have ended, `events` tells of every job's life.
+somebody waits for have ended, `events` tells of every job's life. Here a thread listens, for those who block and for
+clients that are not ours; `loop_listen.py` has the listener of an event loop, by the same rules.
+
 Rules of the protocol
 * `want` returns when the server has confirmed the subscription: what is published from then on is heard. The wake
   channel stays subscribed for good, because `lua/peek.lua` notes who sleeps. The others are left when nobody has wanted
   them for a while, because writers of events look whether anybody listens; not at once, because whoever waits for one
   answer after the other would connect for each.
-* A thread waits on the socket and hands messages to mailboxes. After a silence it asks the server for a sign of life,
-  because a connection that is only listened to can be dead for hours.
-* After a loss it connects and subscribes again, and puts `RESYNC` into every mailbox: what was published in between was
-  not heard, so everyone looks for themselves. So they do after a message that nobody can read.
+* A thread waits on the socket and hands messages to the audience. After a silence it asks the server for a sign of
+  life, because a connection that is only listened to can be dead for hours.
+* After a loss it connects and subscribes again, and has everyone look for themselves: what was published in between was
+  not heard.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.exceptions import ConnectionError as Lost
 
 from pgjq.errors import StorageError
+from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pgjq.storage.mailbox import Mailbox
-
-    Subjects = Callable[[bytes], Iterable["Subject"]]
+    from pgjq.storage.redis.audience import Notice, Subject, Subjects
 
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
-LINGER_SECONDS: Final = 10.0
-RESYNC: Final = None
-
-Notice = bytes | None
-Subject = bytes | tuple[str, str]
 
 
-class Listener:
-    """A channel's connection, its thread, and who wants to hear of which subject.
+class Listener(Protocol):
+    """Hears a channel, in one colour."""
 
-    `subjects` reads from a message what it is about.
-    """
+    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """Have messages put into a mailbox from now on; without a connection, wait for one."""
+        ...
+
+    def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """Stop putting messages into a mailbox; the last one to leave ends the listening, some time later."""
+        ...
+
+    async def close_here(self) -> None:
+        """Close what there is on this event loop."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections, and every mailbox, from any thread."""
+        ...
+
+
+class ThreadListener:
+    """A channel's connection and its thread, for callers that block."""
 
     def __init__(self, client: Any, channel: str, subjects: Subjects, *, stays: bool) -> None:
         self._client = client
@@ -60,20 +72,21 @@ class Listener:
         self._lock = threading.RLock()  # for what is in memory, and never held while the server is asked
         self._starting = threading.Lock()
         self._closing = threading.Event()
-        self._wants: dict[Subject, list[Mailbox[Notice]]] = {}
-        self._left_at = 0.0
+        self._audience = Audience(self._subjects, stays=self._stays)
         self._pubsub: Any = None
         self._thread: threading.Thread | None = None
 
-    def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Have messages put into a mailbox from now on; without a connection, wait for one."""
+    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """See `Listener`."""
+        self.want_now(subject, box)
+
+    def want_now(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """Want, plainly."""
         if self._process != os.getpid():
             self._begin()  # In a forked child the connection and the thread are the parent's.
         with self._lock:
             self._check()
-            if box.closed:
-                return  # Whoever wanted this has gone in the meantime.
-            self._wants.setdefault(subject, []).append(box)
+            self._audience.join(subject, box)
         try:
             with self._starting:
                 if self._thread is None:
@@ -92,27 +105,23 @@ class Listener:
         return self._thread is not None and self._process == os.getpid()
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Stop putting messages into a mailbox. The thread stops listening when that was long ago, and the last one."""
+        """See `Listener`."""
         with self._lock:
-            boxes = self._wants.get(subject, [])
-            if box in boxes:
-                boxes.remove(box)
-            if not boxes:
-                self._wants.pop(subject, None)
-            self._left_at = time.monotonic()
+            self._audience.leave(subject, box)
+
+    async def close_here(self) -> None:
+        """Do nothing: the thread is everybody's."""
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
         with self._lock:
-            boxes = [box for boxes in self._wants.values() for box in boxes]
             thread = self._thread
             self._closing.set()
             if self._pubsub is not None and self._pubsub.connection is not None and self._process == os.getpid():
                 self._pubsub.connection.disconnect()  # Which wakes the thread that reads from it.
         if thread is not None and thread is not threading.current_thread() and self._process == os.getpid():
             thread.join(timeout=5)
-        for box in boxes:
-            box.close()
+        self._audience.dismiss()
 
     def _start(self) -> None:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
@@ -157,14 +166,8 @@ class Listener:
         pubsub = self._subscribed()
         with self._lock:
             self._pubsub = pubsub
-        self._resync()
+        self._audience.resync()
         return pubsub
-
-    def _resync(self) -> None:
-        with self._lock:
-            boxes = [box for boxes in self._wants.values() for box in boxes]
-        for box in boxes:
-            box.put(RESYNC)
 
     def _listen(self, pubsub: Any) -> None:
         """Hand out messages until the storage is closed, or nobody has wanted any for a while."""
@@ -174,9 +177,9 @@ class Listener:
             if message is not None:
                 asked = False
                 if message["type"] == "message":
-                    self._deliver(message["data"])
+                    self._audience.tell(message["data"])
                 elif message["type"] == "subscribe":
-                    self._resync()  # Somebody's client connects again by itself, and does not tell.
+                    self._audience.resync()  # Somebody's client connects again by itself, and does not tell.
             elif asked:
                 raise Lost("the server has fallen silent")
             else:
@@ -184,23 +187,44 @@ class Listener:
                 asked = True
 
     def _is_over(self) -> bool:
-        if self._stays or self._wants or time.monotonic() < self._left_at + LINGER_SECONDS:
-            return False
         with self._lock:
-            if self._wants:
+            if not self._audience.is_gone():
                 return False
             self._thread = self._pubsub = None
             return True
-
-    def _deliver(self, data: bytes) -> None:
-        try:
-            for subject in self._subjects(data):
-                for box in tuple(self._wants.get(subject, ())):
-                    box.put(data)
-        except (ValueError, TypeError, LookupError):
-            self._resync()
 
     def _drop(self, pubsub: Any) -> None:
         if pubsub is not None:
             with contextlib.suppress(Exception):
                 pubsub.close()
+
+
+class AwaitedListener:
+    """A listening thread, for coroutines: where it has to connect first, that is waited for on a thread."""
+
+    def __init__(self, listener: ThreadListener) -> None:
+        self._listener = listener
+
+    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """See `Listener`."""
+        listener = self._listener
+        if listener.is_ready():
+            listener.want_now(subject, box)
+            return
+        try:
+            await asyncio.to_thread(listener.want_now, subject, box)
+        except BaseException:
+            box.close()  # A thread that is about to note it sees that nobody wants it any more.
+            listener.leave(subject, box)
+            raise
+
+    def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
+        """See `Listener`."""
+        self._listener.leave(subject, box)
+
+    async def close_here(self) -> None:
+        """Do nothing: the thread is everybody's."""
+
+    def close(self) -> None:
+        """See `Listener`."""
+        self._listener.close()

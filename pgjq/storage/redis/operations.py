@@ -7,7 +7,6 @@ cluster each of them may be on another server.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import time
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Claimed, Effects, Lease, Reaped, Settlement, Subscription
-    from pgjq.storage.redis.listen import Listener, Notice, Subject
-    from pgjq.storage.redis.storage import Shared
+    from pgjq.storage.redis.audience import Notice
+    from pgjq.storage.redis.storage import Channels, Shared
     from pgjq.storage.redis.wire import Wire, Word
 
 R = TypeVar("R")
@@ -49,9 +48,10 @@ RETENTION: Final = rows.micros(RETENTION_SECONDS)
 class RedisOperations:
     """The operations, in the colour of the wire."""
 
-    def __init__(self, colour: Colour, wire: Wire, shared: Shared) -> None:
+    def __init__(self, colour: Colour, wire: Wire, channels: Channels, shared: Shared) -> None:
         self._colour: Colour = colour
         self._wire = wire
+        self._channels = channels
         self._shared = shared
         self._keys = shared.keys
 
@@ -250,16 +250,18 @@ class RedisOperations:
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         box: Mailbox[Notice] = _Decoded(self._colour, queue)
-        listener = self._shared.events
-        await self._want(listener, rows.EVERYTHING, box)
-        return MailSubscription(box, lambda: listener.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+        events = self._channels.events
+        await events.want(rows.EVERYTHING, box)
+        return MailSubscription(box, lambda: events.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
 
     async def expect(self, queue: str, job_id: str) -> RedisExpectation:
         """See `Operations`."""
         job = queue, job_id
         box: Mailbox[Notice] = Mailbox(self._colour)
-        await self._want(self._shared.answers, job, box)
-        return RedisExpectation(job, box, self._shared, self._enqueue, self._run)
+        await self._channels.answers.want(job, box)
+        return RedisExpectation(
+            job, box, self._channels.answers, shared=self._shared, enqueue=self._enqueue, run=self._run
+        )
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`: listen first, then look, then sleep."""
@@ -268,15 +270,17 @@ class RedisOperations:
         until = time.monotonic() + timeout
         try:
             for subject in subjects:
-                await self._want(self._shared.wakes, subject, box)
+                await self._channels.wakes.want(subject, box)
             return await self._sleep(queues, box, until, poll)
         finally:
             for subject in subjects:
-                self._shared.wakes.leave(subject, box)
+                self._channels.wakes.leave(subject, box)
 
     async def close(self) -> None:
         """See `Operations`."""
         await self._wire.close()
+        for listener in self._channels.all:
+            await listener.close_here()
 
     async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float, poll: float) -> bool:
         while True:
@@ -287,18 +291,6 @@ class RedisOperations:
                 return left > 0
             if await box.take(min(left, poll, left if due is None else due)):
                 return True
-
-    async def _want(self, listener: Listener, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Listen; where that has to connect first, in the async colour on a thread."""
-        if self._colour == "blocking" or listener.is_ready():
-            listener.want(subject, box)
-            return
-        try:
-            await asyncio.to_thread(listener.want, subject, box)
-        except BaseException:
-            box.close()  # A thread that is about to note it sees that nobody wants it any more.
-            listener.leave(subject, box)
-            raise
 
     async def _run(self, name: str, queue: str, request: bytes = b"[]", *blobs: bytes) -> Any:
         """Run a queue's script."""

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.redis.failures import has_moved, translated
-from pgjq.storage.redis.wire import Gate, Scripted
+from pgjq.storage.redis.wire import Gate, Scripted, packed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -53,7 +53,7 @@ class BlockingPool(Scripted):
 
     def _call(self, *words: Word) -> Any:
         with translated(), self._borrowed() as connection:
-            connection.send_command(*words)
+            connection.send_packed_command([packed(words)])
             return connection.read_response()
 
     @contextmanager
@@ -143,7 +143,7 @@ class AsyncPool(Scripted):
     async def _call(self, *words: Word) -> Any:
         with translated():
             async with self._borrowed() as connection, asyncio.timeout(self._address.patience):
-                await connection.send_command(*words)
+                await connection.send_packed_command([packed(words)])
                 return await connection.read_response()
 
     @asynccontextmanager

@@ -24,6 +24,20 @@ MOST_PORTS: Final = 65535
 GOODBYE_SECONDS: Final = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """What one colour listens to."""
+
+    wakes: Listener
+    answers: Listener
+    events: Listener
+
+    @property
+    def all(self) -> tuple[Listener, ...]:
+        """Every one of them."""
+        return self.wakes, self.answers, self.events
+
+
 @dataclass(slots=True)
 class Shared:
     """What the operations of both colours have in common.
@@ -33,9 +47,6 @@ class Shared:
     """
 
     keys: Keys
-    wakes: Listener
-    answers: Listener
-    events: Listener
     hasty: Wire
     unseen: str
     frozen: int | None = None
@@ -80,16 +91,18 @@ class RedisStorage:
         keys = Keys(prefix)
         self.prefix = prefix
         self._connections = connections = _connect(_url(url, host, port), client)
-        self.shared = Shared(
-            keys,
-            connections.listener(keys.wake, lambda queue: [queue], stays=True),
-            connections.listener(keys.answers, rows.answered, stays=False),
-            connections.listener(keys.events, lambda _: [rows.EVERYTHING], stays=False),
-            connections.reserved(GOODBYE_SECONDS),
-            connections.unseen,
+        self.shared = Shared(keys, connections.reserved(GOODBYE_SECONDS), connections.unseen)
+        self._channels = {colour: self._channels_of(colour) for colour in ("blocking", "async")}
+        self._blocking = RedisOperations("blocking", connections.blocking, self._channels["blocking"], self.shared)
+        self._async = RedisOperations("async", connections.awaiting, self._channels["async"], self.shared)
+
+    def _channels_of(self, colour: Colour) -> Channels:
+        keys, listener = self.shared.keys, self._connections.listener
+        return Channels(
+            listener(colour, keys.wake, lambda queue: [queue], stays=True),
+            listener(colour, keys.answers, rows.answered, stays=False),
+            listener(colour, keys.events, lambda _: [rows.EVERYTHING], stays=False),
         )
-        self._blocking = RedisOperations("blocking", connections.blocking, self.shared)
-        self._async = RedisOperations("async", connections.awaiting, self.shared)
 
     def operations(self, colour: Colour) -> Operations:
         """Return the operations in one colour."""
@@ -97,14 +110,15 @@ class RedisStorage:
 
     def reserved(self) -> Operations:
         """Return blocking operations with a connection of their own."""
-        return RedisOperations("blocking", self._connections.reserved(), self.shared)
+        return RedisOperations("blocking", self._connections.reserved(), self._channels["blocking"], self.shared)
 
     def close(self) -> None:
         """Close every connection of ours, end every wait. Closing twice is fine."""
         if not self._connections.closed:
             self._connections.close()
-            for listener in (self.shared.wakes, self.shared.answers, self.shared.events):
-                listener.close()
+            for channels in self._channels.values():
+                for listener in channels.all:
+                    listener.close()
 
 
 def _connect(url: str, client: Any) -> Connections:

@@ -9,12 +9,13 @@
 --   * The first write is one that a full server refuses.
 -- The answer begins with the first job's number, if it was added, and says of each one that was not which job has its id.
 -- Answers nil for a queue that is not on the list of queues yet: nobody would look after its jobs.
-if not redis.call('HGET', META, 'listed') then
+local listed, last = unpack(redis.call('HMGET', META, 'listed', 'seq'))
+if not listed then
     return false
 end
 local ids, settings, which, made = request.ids, request.settings, some(request.which), request.made
 local awaited = request.awaited
-local first = math.max((tonumber(redis.call('HGET', META, 'seq')) or 0) + 1, REAL)
+local first = math.max((tonumber(last) or 0) + 1, REAL)
 redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
 local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
