@@ -51,7 +51,8 @@ WORKER_LAPSES = 60.0
 # twice soon after falling asleep, then seldom.
 LOOK_AGAIN = (0.05, 0.25)
 # A worker that has just run dry looks once more after a nap before it says that it sleeps: else, at a rate of jobs that
-# it can follow, a quarter of all commits would have to wake it.
+# it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, somebody may be waiting
+# for each of them, and nobody is hurt by waking it.
 NAP = 0.01
 
 
@@ -66,6 +67,7 @@ class PostgresOperations(PostgresDefinitions):
         self._offices = offices
         self._questions = Questions(colour, self._fetch, self._repeated)
         self._worker_ids: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._is_busy = False  # The last claim that found anything took more than one job.
 
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
@@ -89,7 +91,10 @@ class PostgresOperations(PostgresDefinitions):
             "max_stalled": policy.max_stalled,
             "requeue_exhausted": policy.reap_exhausted == "requeue",
         }
-        return rows.claimed(await self._fetch("claim", params), queues)
+        taken = rows.claimed(await self._fetch("claim", params), queues)
+        if taken:
+            self._is_busy = len(taken) > 1
+        return taken
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
@@ -265,7 +270,9 @@ class PostgresOperations(PostgresDefinitions):
         box: Mailbox[Notice] = Mailbox(self._colour)
         topics = [Topic(WAKE, queue) for queue in queues]
         until = time.monotonic() + timeout
-        if await self._look(queues) or await box.take(min(timeout, NAP)) or await self._look(queues):
+        if self._is_busy and (
+            await self._look(queues) or await box.take(min(timeout, NAP)) or await self._look(queues)
+        ):
             return True
         try:
             for topic in topics:
