@@ -206,12 +206,9 @@ class Reaping(Cases):
         bench.clock.advance(1000)
         assert await bench.ops.next_deadline() is None
         assert await bench.ops.reap() == []
-        assert [await bench.state(i) for i in ("completed", "failed", "failing", "released")] == [
-            "completed",
-            "failed",
-            "failing",
-            "queued",
-        ]
+        found = await bench.ops.get(QUEUE, ["completed", "failed", "failing", "released"])
+        assert [status.state for status in found.values()] == ["completed", "failed", "failing", "queued"]
+        assert {status.locked_until for status in found.values()} == {None}
 
     @case
     async def test_a_worker_whose_record_lapsed_keeps_its_job_and_loses_it_by_the_lease_alone(
