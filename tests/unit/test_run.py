@@ -25,6 +25,14 @@ def test_a_lease_that_is_renewed_is_not_trusted_until_its_last_moment() -> None:
     assert 110 + 20 < (one.trusted_until or 0) < 110 + 30
 
 
+def test_the_next_heartbeat_is_counted_from_the_last_one() -> None:
+    one = run(2700, 120)
+    assert one.next_beat == 100 + 120
+    one.renewed(200)
+    assert one.next_beat == 200 + 120
+    assert run(30, None).next_beat is None
+
+
 def test_a_run_that_nobody_renews_has_the_whole_of_its_lease() -> None:
     assert run(30, None).trusted_until == 130
     assert run(600, None).trusted_until == 700
