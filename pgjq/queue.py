@@ -15,12 +15,12 @@ from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.events import Bus, BusName
 from pgjq.ids import process_name
 from pgjq.job import Event
-from pgjq.lease import LeasePolicy, visible_for
+from pgjq.lease import visible_for
 from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
 from pgjq.worker.engine import now
 from pgjq.worker.handler import Consumer, style_of
-from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage
+from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage, common_policy
 from pgjq.worker.shutdown import Asked, AsyncAsked
 from pgjq.worker.supervisor import Supervisor
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from pgjq.job import CancelResult, EnqueueResult, JobStatus, NewJob
+    from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
 
@@ -237,7 +238,7 @@ class Worker(Runnable):
         self.concurrency = whole("concurrency", concurrency, 1, 10_000)
         self.processes = whole("processes", processes, 1, 1_000)
         self.grace = seconds("grace", grace, at_least=0)
-        self.lease_policy = lease_policy or LeasePolicy()
+        self.lease_policy = lease_policy or common_policy(queues)
         self._running: OwnLoop | Supervisor | None = None
         if self.processes > 1 and not self.storage.promises.processes:
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")

@@ -245,6 +245,16 @@ class Managing(Cases):
         assert set(await bench.ops.get(QUEUE, ["running", "short", "default"])) == {"running"}
 
     @case
+    async def test_a_job_that_is_failing_for_too_long_is_pruned_too(self, bench: Bench) -> None:
+        await bench.enqueue("a", retention_seconds=10)
+        await bench.settle(await bench.claim_one(), Failing(BOOM, delay=5))
+        bench.clock.advance(14)
+        assert await bench.ops.prune() == 0
+        bench.clock.advance(1)
+        assert await bench.ops.prune() == 1
+        assert (await bench.enqueue("a")).status == "queued"
+
+    @case
     async def test_pruning_is_done_in_batches_and_frees_the_id(self, bench: Bench) -> None:
         for n in range(5):
             await bench.complete(str(n), delete_after_seconds=1, result_ttl=1)

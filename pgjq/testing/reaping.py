@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pgjq.outcome import Completed
-from pgjq.testing.bench import QUEUE, Bench
+from pgjq.outcome import Completed, Failing, Released
+from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
 
@@ -171,6 +171,58 @@ class Reaping(Cases):
         assert await bench.claim() == []
         bench.clock.advance(1)
         assert len(await bench.claim()) == 1
+
+    @case
+    async def test_a_stalled_job_backs_off_like_one_that_failed(self, bench: Bench) -> None:
+        await bench.enqueue("a", retry_backoff=True, retry_delay=3, retry_delay_max=20, max_attempts=9)
+        await bench.enqueue("unset", retry_backoff=True, max_attempts=9)
+        await bench.enqueue("flat", retry_delay=3, retry_delay_max=2, max_attempts=9)
+        for low, high, unset in ((3, 6, 1), (6, 12, 2), (12, 20, 4), (20, 20, 8)):
+            assert len(await bench.claim(3, lease=10, heartbeat=3)) == 3
+            bench.clock.advance(10)
+            await bench.ops.reap()
+            delays = await self._delays(bench, "a", "unset", "flat")
+            assert low <= delays["a"] <= high
+            assert unset <= delays["unset"] <= 2 * unset
+            assert delays["flat"] == 3
+            bench.clock.advance(20)
+
+    async def _delays(self, bench: Bench, *ids: str) -> dict[str, float]:
+        """How long jobs have to wait from now on; what time it is, a new job tells."""
+        await bench.enqueue("now", queue="clock")
+        now = (await bench.status("now", "clock")).created_at
+        await bench.ops.delete("clock", ["now"])
+        found = await bench.ops.get(QUEUE, ids)
+        return {i: (status.run_at - now).total_seconds() for i, status in found.items() if status.run_at is not None}
+
+    @case
+    async def test_what_has_ended_or_waits_is_not_taken_back(self, bench: Bench) -> None:
+        await bench.complete("completed")
+        await bench.fail("failed")
+        await bench.enqueue("failing")
+        await bench.settle(await bench.claim_one(lease=10, heartbeat=3), Failing(BOOM, delay=10_000))
+        await bench.enqueue("released")
+        await bench.settle(await bench.claim_one(lease=10, heartbeat=3), Released())
+        bench.clock.advance(1000)
+        assert await bench.ops.next_deadline() is None
+        assert await bench.ops.reap() == []
+        found = await bench.ops.get(QUEUE, ["completed", "failed", "failing", "released"])
+        assert [status.state for status in found.values()] == ["completed", "failed", "failing", "queued"]
+        assert {status.locked_until for status in found.values()} == {None}
+
+    @case
+    async def test_a_worker_whose_record_lapsed_keeps_its_job_and_loses_it_by_the_lease_alone(
+        self, bench: Bench
+    ) -> None:
+        await bench.enqueue_all("done", "lost")
+        done, lost = await bench.claim(worker="ann", lease=1000, heartbeat=300, expire=None)
+        bench.clock.advance(900)
+        assert await bench.ops.workers() == []
+        assert await bench.ops.reap() == []
+        assert await bench.settle(done, Completed(b"1")) == "completed"
+        bench.clock.advance(100)
+        assert [(r.id, r.worker, r.action) for r in await bench.ops.reap()] == [("lost", "ann", "recovered")]
+        assert await bench.settle(lost, Completed(b"late")) is None
 
     @case
     async def test_any_number_of_reapers_take_each_job_once(self, bench: Bench) -> None:

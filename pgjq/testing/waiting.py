@@ -98,8 +98,15 @@ class Waiting(Cases):
         bench.clock.advance(10)
         await bench.ops.reap()
         assert (await waiter.answer(0.01)).state == "failing"  # type: ignore[union-attr]
-        await bench.settle(await bench.claim_one(), Completed(b"1"))
-        assert (await answer(waiter)).state == "completed"
+        joined, enqueued = await expect(bench, "a")
+        assert (enqueued.status, enqueued.existing_state) == ("duplicate", "failing")
+
+        async def wait_or_work(n: int) -> str | None:
+            if n < 2:
+                return (await answer((waiter, joined)[n])).state
+            return await bench.settle(await bench.claim_one(), Completed(b"1"))
+
+        assert await bench.together(3, wait_or_work) == ["completed"] * 3
 
     @case
     async def test_a_failure_comes_with_its_error(self, bench: Bench) -> None:

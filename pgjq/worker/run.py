@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Operations
     from pgjq.worker.handler import Consumer
 
-# A lease is trusted for a little less than it lasts: the time that a word may be on its way.
+# A lease that is renewed is trusted for a little less than it lasts: the time that a word may be on its way. One that
+# nobody renews is the time that a run is given, and it has all of it.
 MARGIN = 0.1
 
 
@@ -75,7 +76,8 @@ class Run:
     def renewed(self, sent: float) -> None:
         """Trust the lease from when its renewal was asked for."""
         lease = self.claimed.lease_seconds
-        self.trusted_until = None if lease is None else sent + lease * (1 - MARGIN)
+        margin = 0.0 if self.beat is None else MARGIN
+        self.trusted_until = None if lease is None else sent + lease * (1 - margin)
         if self.beat is not None:
             self.next_beat = sent + self.beat
 

@@ -130,3 +130,11 @@ def check_one_storage(queues: Sequence[QueueBase]) -> None:
         raise ValidationError("the queues of a worker must have different names")
     if any(queue.handler is None for queue in queues):
         raise ValidationError("every queue of a worker needs a handler: queue.execute(handler)")
+
+
+def common_policy(queues: Sequence[QueueBase]) -> LeasePolicy:
+    """Return the policy that the queues of a worker share: one claim serves them all."""
+    policies = {queue.lease_policy for queue in queues}
+    if len(policies) > 1:
+        raise ValidationError("the queues of a worker have different lease policies; name one for all: lease_policy=")
+    return policies.pop()

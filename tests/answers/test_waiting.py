@@ -22,12 +22,17 @@ from pgjq import (
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
+    LeasePolicy,
     MaxRetriesError,
     PostgresStorage,
     Queue,
     StorageError,
     ValidationError,
 )
+from pgjq.blocking import drive
+from pgjq.options import USUAL, Submission
+from pgjq.outcome import Completed
+from pgjq.storage.base import Settlement
 from tests.answers.conftest import serving, until
 
 if TYPE_CHECKING:
@@ -63,6 +68,52 @@ def test_a_cached_result_returns_at_once_and_nothing_runs_again(storage: Storage
         assert queue.enqueue_and_wait("a", 1) is None
     assert Queue("q", storage=storage).enqueue_and_wait("a", 2, timeout=0.001) is None
     assert runs == ["a"]
+
+
+def test_whoever_waits_sleeps_until_word_comes_and_looks_once(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll would take word for a shorter time, or look more often."""
+    waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
+    asleep, patience, looks = threading.Event(), list[float](), list[Any]()
+    take, look = waiting._box.take, waiting._look
+
+    async def note_take(timeout: float) -> Any:
+        patience.append(timeout)
+        asleep.set()
+        return await take(timeout)
+
+    async def note_look() -> Any:
+        looks.append(await look())
+        return looks[-1]
+
+    monkeypatch.setattr(waiting._box, "take", note_take)
+    monkeypatch.setattr(waiting, "_look", note_look)
+    with ThreadPoolExecutor(1) as pool:
+        drive(waiting.enqueue(Submission("a", b"1", USUAL)))
+        asked = pool.submit(drive, waiting.answer(100))
+        assert asleep.wait(60)
+        complete(storage, b"2")
+        assert asked.result().result == b"2"
+    drive(waiting.close())
+    assert patience == [100]
+    assert len(looks) == 1
+
+
+def test_word_reaches_who_has_not_begun_to_wait(storage: Storage) -> None:
+    """One subscribes before one enqueues: what happens in between is heard."""
+    waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
+    drive(waiting.enqueue(Submission("a", b"1", USUAL)))
+    complete(storage, b"2")
+    assert drive(waiting._box.take(60))
+    drive(waiting.close())
+
+
+def complete(storage: Storage, result: bytes) -> None:
+    """Run the only job there is."""
+    ops = storage.operations("blocking")
+    (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Completed(result))]))
 
 
 def test_duplicates_join_the_wait(storage: Storage) -> None:

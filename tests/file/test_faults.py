@@ -357,6 +357,20 @@ def test_no_name_leaves_the_directory(storage: FileStorage, directory: Path, nam
     assert {path.name for path in directory.parent.iterdir()} == {"jobs"}
 
 
+def test_the_file_of_a_worker_is_touched_while_it_lives_and_removed_when_it_fell_silent(
+    storage: FileStorage, clock: ManualClock, directory: Path
+) -> None:
+    ops, folder = storage.operations("blocking"), directory / "workers"
+    for name in ("ann", "bob"):
+        drive(ops.claim(["q"], worker=name, limit=1, policy=POLICY))
+    clock.advance(59)
+    drive(ops.heartbeat([], worker="ann"))
+    clock.advance(1)
+    drive(ops.workers())
+    assert [path.name for path in folder.iterdir()] == ["ann.worker"]
+    assert (folder / "ann.worker").stat().st_mtime == clock().timestamp() - 1
+
+
 def test_names_that_look_alike_are_told_apart(storage: FileStorage) -> None:
     names = ["a", "A", "a.worker", "%61", "a ", "x" * 300 + "1", "x" * 300 + "2"]
     for name in names:

@@ -82,7 +82,10 @@ def test_processes_that_claim_at_the_same_time_share_the_jobs_out(directory: Pat
     for rival in rivals:
         assert rival.stdout
         rival.stdout.readline()
-    taken = [json.loads(rival.communicate("go\n")[0]) for rival in rivals]
+    for rival in rivals:  # All of them are told before anybody is waited for.
+        assert rival.stdin
+        print("go", file=rival.stdin, flush=True)
+    taken = [json.loads(rival.communicate()[0]) for rival in rivals]
     assert sorted(job_id for share in taken for job_id in share) == sorted(ids)
 
 

@@ -93,6 +93,7 @@ import sys
 import pgjq
 from pgjq.blocking import drive
 ops = pgjq.PostgresStorage(sys.argv[1]).operations("blocking")
+print("ready", flush=True)
 sys.stdin.readline()
 misses = 0
 while misses < 3:
@@ -114,7 +115,13 @@ def test_eight_processes_claim_every_job_once(database: str, postgres: PostgresS
         )
         for n in range(8)
     ]
-    outputs = [claimer.communicate("go\n")[0] for claimer in claimers]
+    for claimer in claimers:
+        assert claimer.stdout
+        assert claimer.stdout.readline() == "ready\n"
+    for claimer in claimers:  # All of them are told before anybody is waited for.
+        assert claimer.stdin
+        print("go", file=claimer.stdin, flush=True)
+    outputs = [claimer.communicate()[0] for claimer in claimers]
     claimed = [job_id for output in outputs for job_id in output.split()]
     assert sorted(claimed, key=int) == [str(n) for n in range(jobs)]
 

@@ -59,3 +59,9 @@ def test_backoff_without_a_delay_starts_from_one_second(retry: int, chance: floa
 def test_the_delay_doubles_until_the_sixteenth_retry(retry: int, expected: float) -> None:
     assert retry_delay(JobOptions(retry_backoff=True), retry, 0.0) == expected
     assert retry_delay(JobOptions(retry_backoff=True), retry, 0.5) == expected * 1.5
+
+
+@in_any_time
+@given(delays, delays, retries, chances)
+def test_the_longest_delay_is_for_backoff_alone(delay: float, longest: float, retry: int, chance: float) -> None:
+    assert retry_delay(JobOptions(retry_delay=delay, retry_delay_max=longest), retry, chance) == delay

@@ -182,12 +182,12 @@ def test_a_short_lease_of_one_job_is_kept_beside_long_ones(database: str, postgr
     """The heartbeat sleeps until the long lease needs it; a job with a lease of its own wakes it up."""
     release = threading.Event()
 
-    def work(job: Job) -> int:
+    def work(job: Job) -> Any:
         if job.id == "long":
             release.wait(60)
         else:
             job.signal.wait(2.5)
-        return job.attempts
+        return job.signal.reason or job.attempts
 
     queue = Queue("q", storage=postgres, concurrency=2, lease_policy=LeasePolicy(reap_interval=0.1))
     queue.execute(work)
@@ -207,13 +207,13 @@ def test_heartbeats_go_on_after_a_lease_was_lost(database: str, postgres: Postgr
     """One lost job is the end of that job's heartbeats, and of no other's."""
     let_go = threading.Event()
 
-    def work(job: Job) -> int:
+    def work(job: Job) -> Any:
         if job.id == "lost":
             job.signal.wait(60)
             let_go.wait(60)
         else:
             job.signal.wait(3)
-        return job.attempts
+        return job.signal.reason or job.attempts
 
     queue = Queue("q", storage=postgres, concurrency=2, lease_policy=LeasePolicy(1, 0.2, reap_interval=0))
     queue.execute(work)

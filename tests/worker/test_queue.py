@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pgjq
-from pgjq import AsyncJob, AsyncQueue, Client, Job, LeasePolicy, Queue, ValidationError, Worker
+from pgjq import AsyncJob, AsyncQueue, Client, Job, LeasePolicy, MemoryStorage, Queue, ValidationError, Worker
 from tests.worker.conftest import Heard
 
 if TYPE_CHECKING:
@@ -307,6 +307,25 @@ def test_stopping_lets_running_jobs_finish_and_gives_back_those_not_started(stor
         "first": ("completed", 1),
         "second": ("queued", 0),
     }
+
+
+def test_an_idle_worker_looks_every_block_timeout_although_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    operations: Any = storage.operations("async")
+    wait, asked = operations.wait_for_work, threading.Event()
+    sleeps: list[tuple[list[str], float]] = []
+
+    async def note(queues: list[str], timeout: float, poll: float) -> bool:
+        sleeps.append((queues, poll))
+        asked.set()
+        return await wait(queues, timeout, poll)
+
+    monkeypatch.setattr(operations, "wait_for_work", note)
+    queue = Queue("q", storage=storage, block_timeout=7.5)
+    queue.execute(plain)
+    with queue:
+        assert asked.wait(60)
+    assert sleeps[0] == (["q"], 7.5)
 
 
 def test_a_queue_without_a_handler_is_a_producer(storage: Storage) -> None:

@@ -179,6 +179,35 @@ def test_one_leads_and_only_it_takes_jobs_back(led: Storage, reapers: Callable[.
     assert (first.is_leader, second.is_leader, follows.events) == (True, False, [])
 
 
+def test_a_leader_proves_its_office_every_renewal_interval(led: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    ops: Any = led.operations("blocking")
+    elect, asked = ops.elect, list[tuple[str, str, float]]()
+
+    async def note(role: str, candidate: str, *, ttl: float) -> bool:
+        asked.append((role, candidate, ttl))
+        return await elect(role, candidate, ttl=ttl)
+
+    monkeypatch.setattr(ops, "elect", note)
+    election = LeaderElection(enabled=True, lock_ttl=60, renewal_interval=0.01, acquire_retry_interval=60)
+    reaper = Reaper(storage=led, leader_election=election)
+    heard = Heard(reaper, "leadership_acquired", "leadership_lost")
+    with reaper:
+        until(lambda: len(asked) >= 4)
+        assert [event.name for event in heard.events] == ["leadership_acquired"]
+    assert set(asked) == {("reaper", reaper.reaper_id, 60)}
+
+
+def test_without_an_election_every_reaper_acts(storage: Storage, reapers: Callable[..., Reaper]) -> None:
+    first, second = reapers(storage, lease_policy=SELDOM), reapers(storage, lease_policy=SELDOM)
+    heard = Heard(second, "stalled")
+    first.start()
+    second.start()
+    assert (first.is_leader, second.is_leader) == (True, True)
+    first.stop()
+    abandon(storage, NewJob("a", None))
+    assert heard.wait()[0].id == "a"
+
+
 def test_stopping_hands_leadership_over_at_once(led: Storage, reapers: Callable[..., Reaper]) -> None:
     slow = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1200, acquire_retry_interval=0.05)
     first, second = (reapers(led, leader_election=slow) for _ in range(2))

@@ -10,6 +10,7 @@ import pytest
 import pgjq
 from pgjq import LeasePolicy, NewJob, Queue
 from pgjq.blocking import drive
+from pgjq.worker import reaper
 from tests.worker.conftest import Heard, abandon, until
 
 if TYPE_CHECKING:
@@ -62,6 +63,23 @@ def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplo
     assert [r.getMessage() for r in caplog.records if r.name == "mine"] == [
         "this worker takes no stalled jobs back: reap_interval is 0"
     ]
+
+
+def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper, "BATCH", 2)
+    storage = pgjq.MemoryStorage()
+    abandon(storage, *(NewJob(str(n), None) for n in range(3)), policy=LeasePolicy(lease=0.001, heartbeat=None))
+    lapse(storage)
+    taken: list[int] = []
+    one = reaper.WorkerReaper(
+        storage.reserved(),
+        LeasePolicy(reap_interval=300),
+        logging.getLogger("mine"),
+        reaped=lambda found: taken.append(len(found)),
+        report=pytest.fail,
+    )
+    assert [one._step() for _ in range(3)] == [0, 300, 300]
+    assert taken == [2, 1]
 
 
 @pytest.mark.parametrize(

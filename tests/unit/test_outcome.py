@@ -1,0 +1,49 @@
+"""What becomes of a run that raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgjq import Discard, Retry, Snooze
+from pgjq.options import JobOptions
+from pgjq.outcome import Failed, Failing, Snoozed, decide
+
+DELAYED = JobOptions(retry_delay=7)
+BACKING_OFF = JobOptions(retry_delay=3, retry_backoff=True)
+
+
+def decided(error: Exception, attempts: int, options: JobOptions = DELAYED) -> Any:
+    """Decide about one of three attempts."""
+    return decide(error, attempts=attempts, max_attempts=3, options=options, chance=0.5)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_an_error_with_attempts_left_is_failing_for_the_retry_delay(attempts: int) -> None:
+    outcome = decided(ValueError("boom"), attempts)
+    assert isinstance(outcome, Failing)
+    assert (outcome.delay, outcome.error.type, outcome.error.message) == (7, "ValueError", "boom")
+
+
+@pytest.mark.parametrize("attempts", [3, 4])
+@pytest.mark.parametrize("error", [ValueError("boom"), Retry(), Retry(delay=1)])
+def test_an_error_without_attempts_left_has_failed(error: Exception, attempts: int) -> None:
+    assert isinstance(decided(error, attempts), Failed)
+
+
+def test_backoff_counts_the_coming_retry_from_one() -> None:
+    assert [decided(ValueError(), attempts, BACKING_OFF).delay for attempts in (1, 2)] == [4.5, 9]
+
+
+def test_a_handler_may_say_how_long_to_wait() -> None:
+    assert decided(Retry(delay=1), 1).delay == 1
+    assert decided(Retry(delay=0), 1).delay == 0
+    assert decided(Retry(), 1).delay == 7
+
+
+def test_an_order_goes_before_the_attempts() -> None:
+    assert decided(Snooze(delay=5), 3) == Snoozed(5)
+    discarded = decided(Discard("no use"), 1)
+    assert isinstance(discarded, Failed)
+    assert discarded.error.message == "no use"
