@@ -12,7 +12,6 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -36,6 +35,9 @@ COLOURS: Final = {
     "failed": "red",
     "cancelled": "dim",
 }
+FOLDED: Final = frozenset(("id", "error", "means", "name", "queue", "queues", "singleton_key", "dead_letter"))
+LEAST: Final = 12  # A folded column is no narrower; a table that still does not fit is wrapped by the terminal.
+GAP: Final = 2
 WIDE: Final = 100_000  # Nothing is cut in a file or a pipe.
 
 
@@ -126,9 +128,14 @@ class Output:
         return count
 
     def _table(self, values: list[Any], columns: Columns) -> int:
-        table = Table(box=SIMPLE_HEAD if self._console.is_terminal else None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for name, read in columns.items():
-            table.add_column(name, justify=_justify(read(value) for value in values), overflow="fold")
+            read_all = [read(value) for value in values]
+            longest = max(len(name), *(len(shown(name, value)) for value in read_all), 0)
+            least = min(longest, LEAST) if name in FOLDED else longest
+            table.add_column(
+                name, justify=_justify(read_all), overflow="fold", min_width=least, no_wrap=name not in FOLDED
+            )
         for value in values:
             table.add_row(*(_cell(name, read(value)) for name, read in columns.items()))
         self._draw(table)
@@ -136,7 +143,8 @@ class Output:
 
     def _draw(self, table: Table) -> None:
         if self._console.is_terminal:
-            self._console.print(table)
+            least = sum(column.min_width or 1 for column in table.columns) + GAP * (len(table.columns) - 1)
+            self._console.print(table, width=max(least, self._console.width), crop=False)
             return
         paper = StringIO()
         Console(file=paper, width=WIDE, color_system=None).print(table)
