@@ -27,7 +27,10 @@ Completion of commands and options, for bash (or zsh, fish), in ~/.bashrc:
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"{EXIT_CODES}\n\n{COMPLETION}"
+    "pgjq",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"{EXIT_CODES}\n\n{COMPLETION}",
 )
 @click.version_option(package_name="pgjq", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error, and not only its message.")

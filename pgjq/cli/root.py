@@ -44,7 +44,8 @@ class Commands(click.Group):
     """The root of the commands, in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in self.commands if not self.commands[name].hidden or ctx.resilient_parsing]
+        del ctx
+        return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
