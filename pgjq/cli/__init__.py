@@ -13,6 +13,7 @@ from pgjq.cli.demo.command import demo
 from pgjq.cli.enqueue import enqueue
 from pgjq.cli.job import cancel, delete, result, retry, status
 from pgjq.cli.jobs import jobs
+from pgjq.cli.log import begin_quietly
 from pgjq.cli.migrate import migrate
 from pgjq.cli.prune import prune
 from pgjq.cli.queues import queues
@@ -50,6 +51,7 @@ def main(*, debug: bool) -> None:
       pgjq jobs retry --queue mail --state failed      give failed jobs another chance
       pgjq --debug migrate status                      what is wrong, with the traceback
     """  # noqa: D301
+    begin_quietly(debug=debug)
 
 
 main.add_command(demo)

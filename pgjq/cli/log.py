@@ -73,6 +73,12 @@ def with_log(command: Callable[..., None]) -> Callable[..., None]:
     return how_much(as_objects(logged))
 
 
+def begin_quietly(*, debug: bool) -> None:
+    """Have commands that set no logging up say a warning in one line, unless a user's own logging takes it."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Lines(debug=debug))
+
+
 def log_event(event: Event) -> None:
     """Log what happened to a job."""
     error = getattr(event.error, "original_error", None) or event.error

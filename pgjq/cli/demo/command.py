@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import click
@@ -23,15 +20,14 @@ from pgjq.cli.demo.crew import (
     kill_while_it_holds_jobs,
     threads,
 )
-from pgjq.cli.demo.place import SIGNALS, open_place, place
+from pgjq.cli.demo.place import open_place, place
 from pgjq.cli.demo.screen import Bar
 from pgjq.cli.demo.verdict import look, table
+from pgjq.cli.leaving import leaving_in_order
 from pgjq.cli.storage import with_output
 from pgjq.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pgjq.cli.output import Output
     from pgjq.storage.base import Subscription
 
@@ -67,7 +63,7 @@ def demo(output: Output, *, jobs: int, url: str | None) -> None:
     console = Console(highlight=False, stderr=output.as_json)
     fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
-    with _leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
+    with leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
         story = _Story(output, console, client, name, jobs)
         try:
             story.tell()
@@ -166,26 +162,3 @@ class _Story:
 
     def _say(self, text: str) -> None:
         self._console.print(f"  {text}", soft_wrap=True)
-
-
-@contextmanager
-def _leaving_in_order() -> Generator[None]:
-    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C.
-
-    An exception that a signal raises is lost if it meets a finaliser, and then the demo goes on; what was said is
-    remembered, so that it does not end as if nothing had been said.
-    """
-    said: list[int] = []
-
-    def leave(number: int, _: Any) -> None:
-        said.append(number)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in SIGNALS}
-    try:
-        yield
-        if said:
-            sys.exit(128 + said[0])
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
