@@ -9,6 +9,7 @@ import click
 from pgjq.cli.confirm import confirm
 from pgjq.cli.database import database, shown
 from pgjq.cli.storage import with_output
+from pgjq.cli.text import document
 from pgjq.migrate import Status, downgrade, statements, status
 from pgjq.migrate import migrate as upgrade
 
@@ -45,7 +46,7 @@ def migrate(output: Output, *, action: str, url: str | None, schema: str, revisi
             _down(output, url, schema, revision or "base", yes=yes)
         case "sql":
             sql = statements(schema, revision or "head")
-            output.say(sql, schema=schema, sql=sql)
+            click.echo(document({"schema": schema, "sql": sql}) if output.as_json else sql)
         case _:
             _show_status(output, url, schema, revision)
 
