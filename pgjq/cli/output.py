@@ -139,7 +139,8 @@ class Output:
     def _draw(self, table: Table) -> None:
         if self._console.is_terminal:
             least = sum(column.min_width or 1 for column in table.columns) + GAP * (len(table.columns) - 1)
-            self._console.print(table, width=max(least, self._console.width), crop=False)
+            self._console.width = max(least, self._console.width)
+            self._console.print(table)
             return
         paper = StringIO()
         Console(file=paper, width=WIDE, color_system=None).print(table)
