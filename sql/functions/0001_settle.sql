@@ -16,6 +16,7 @@ create function pgjq.find_places(
     out into_states smallint[], out with_errors text[]
 )
 language sql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -68,6 +69,7 @@ create function pgjq.settle(
     out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

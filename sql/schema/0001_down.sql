@@ -1,4 +1,5 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
+drop function if exists pgjq.get_jobs(text, text[]);
 drop view if exists pgjq.jobs;
 drop function if exists pgjq.observe(boolean);
 drop function if exists pgjq.delete_queue(text);
@@ -19,6 +20,8 @@ drop function if exists pgjq.enqueue(
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
+drop function if exists pgjq.reserve(text, integer);
+drop function if exists pgjq.add_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.enqueue_limited(text, integer, bigint, text, bytea, jsonb);
 drop function if exists pgjq.find_wrong(integer, jsonb, jsonb[], text[]);
 drop function if exists pgjq.take_slot(integer, text, double precision, boolean, bigint);
@@ -37,6 +40,7 @@ drop function if exists pgjq.wake_forgotten();
 drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);
+drop function if exists pgjq.want_answer(text, text);
 drop function if exists pgjq.standing(text, bigint[]);
 drop function if exists pgjq.answer_jobs(integer[], bigint[], smallint[]);
 drop function if exists pgjq.answer(text[]);

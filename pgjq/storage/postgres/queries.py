@@ -15,7 +15,7 @@ from typing import Final
 from pgjq.errors import ValidationError
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-_OURS: Final = re.compile(r"(?<![\w\"])(nextval\('|'|)pgjq\.")
+_OURS: Final = re.compile(r"(?<![\w\"])(nextval\('|regclass\('|'|)pgjq\.")
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
 # Room for ".events" within the 63 bytes of a channel's name.
 _SCHEMA_BYTES: Final = 48
@@ -40,15 +40,12 @@ def check_schema_name(schema: str) -> str:
 
 
 def render(text: str, schema: str) -> str:
-    """Put the schema's name in place of `pgjq.`: as a name, as a name in nextval's string, or as plain text in one."""
+    """Put the schema's name in place of `pgjq.`: as a name, as a name in a string that PostgreSQL reads as one, or as text."""
     if schema == "pgjq":
         return text
     name = '"{}"'.format(schema.replace('"', '""'))
-    written = {
-        "": f"{name}.",
-        "'": "'{}.".format(schema.replace("'", "''")),
-        "nextval('": "nextval('{}.".format(name.replace("'", "''")),
-    }
+    written = {"": f"{name}.", "'": "'{}.".format(schema.replace("'", "''"))}
+    written |= {start: "{}{}.".format(start, name.replace("'", "''")) for start in ("nextval('", "regclass('")}
     text = text.replace("$$", _dollar_quote(schema))
     return _OURS.sub(lambda found: written[found[1]], text)
 
