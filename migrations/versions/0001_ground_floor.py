@@ -25,6 +25,7 @@ def upgrade() -> None:
         "functions/0001_reap.sql",
         "functions/0001_queues.sql",
         "views/0001_jobs.sql",
+        "views/0001_monitoring.sql",
         "functions/0001_get.sql",
     ):
         run_sql(path)

@@ -189,7 +189,7 @@ begin
     update pgjq.queue as q
     set stats = coalesce(q.stats, '{}') || jsonb_build_object(
         'deferred', coalesce(l.deferred, 0), 'ready', coalesce(l.ready, 0), 'processing', coalesce(l.processing, 0),
-        'failing', coalesce(l.failing, 0), 'oldest_ready_age', l.age
+        'failing', coalesce(l.failing, 0), 'oldest_ready_age', l.age, 'counted_at', pgjq.now()
     ) || case when observe.with_endings then jsonb_build_object(
         'completed', coalesce(e.completed, 0), 'failed', coalesce(e.failed, 0), 'cancelled', coalesce(e.cancelled, 0)
     ) else '{}' end

@@ -1,4 +1,8 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
+drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
+drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
+drop function if exists pgjq.excerpt(text, text);
+drop function if exists pgjq.count_ready(integer, integer);
 drop function if exists pgjq.get_jobs(text, text[]);
 drop view if exists pgjq.jobs;
 drop function if exists pgjq.observe(boolean);

@@ -109,6 +109,9 @@ create index job_waiting on pgjq.job (run_at) where not ready and not held and s
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
 
+-- Jobs that will be tried again, for people: the next one first.
+create index job_failing on pgjq.job (run_at) where state = 2;
+
 -- The policies, all in one: what a policy allows once for each key has a place in this index, and where it allows many
 -- the place is null, which is never taken. No key is a key of its own: it counts as the empty one, which is nobody's.
 create unique index job_place on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.place(queue_id, state))
@@ -142,6 +145,11 @@ create table pgjq.done (
 ) partition by list (queue_id);
 
 create index done_delete on pgjq.done (delete_at);
+-- What ended of late, for people. Rows come in this order and ranges of pages are all that is noted, so it costs those
+-- who settle next to nothing. What is not summed up yet is the newest, and is read.
+create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 32, autosummarize = on);
+-- Jobs that failed for good, for people: the newest first.
+create index done_failed on pgjq.done (finished_at) where state = 4 and not superseded;
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
 where (queue_id & 7) = 5 and state = 4 and not superseded;
