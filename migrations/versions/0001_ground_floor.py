@@ -33,4 +33,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Remove everything."""
+    run_sql("roles/revoke.sql")
     run_sql("schema/0001_down.sql")

@@ -14,8 +14,9 @@ from pgjq.migrate import migrate as upgrade
 @click.option("--url", envvar="PGJQ_URL", show_envvar=True, help="The database; without it, the embedded one.")
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
 @click.option("--revision", help="Where to go: for up and sql, head by default; for down, base.")
+@click.option("--roles", is_flag=True, help="For up and sql: make the roles, and give them their rights.")
 @click.option("--yes", is_flag=True, help="Do not ask before down.")
-def migrate(action: str, url: str | None, schema: str, revision: str | None, *, yes: bool) -> None:
+def migrate(action: str, url: str | None, schema: str, revision: str | None, *, roles: bool, yes: bool) -> None:
     """Bring a database to the schema that this version of pgjq speaks.
 
     \b
@@ -24,29 +25,37 @@ def migrate(action: str, url: str | None, schema: str, revision: str | None, *, 
     status  tell the revision; the exit code is 1 unless it is the newest
     sql     print the statements of an upgrade from nothing; no database is needed
 
+    --roles makes the group roles pgjq_producer, pgjq_worker, pgjq_monitor and pgjq_admin (with another schema, its name
+    comes first), on a database that has been migrated before as well; later upgrades keep their rights up to date.
+
     \b
     Examples:
       pgjq migrate --url postgresql://localhost/app
+      pgjq migrate --roles --url postgresql://localhost/app
       PGJQ_URL=postgresql://localhost/app pgjq migrate status
       pgjq migrate sql --schema jobs | psql app
     """  # noqa: D301
+    if roles and action not in ("up", "sql"):
+        raise click.UsageError(f"{action} takes no --roles: up makes them, and down takes their rights away")
     match action:
         case "up":
-            _up(url, schema, revision or "head")
+            _up(url, schema, revision or "head", roles=roles)
         case "down":
             _down(url, schema, revision or "base", yes=yes)
         case "sql":
-            click.echo(statements(schema, revision or "head"))
+            click.echo(statements(schema, revision or "head", roles=roles))
         case _:
             _show_status(url, schema, revision)
 
 
-def _up(url: str | None, schema: str, revision: str) -> None:
+def _up(url: str | None, schema: str, revision: str, *, roles: bool) -> None:
     with database(url) as conninfo:
         before = status(conninfo, schema).current
-        upgrade(conninfo, schema, revision)
+        upgrade(conninfo, schema, revision, roles=roles)
         after = status(conninfo, schema).current
     click.echo(f"schema {schema} is at {after}" + (", as before" if before == after else f", was at {_named(before)}"))
+    if roles:
+        click.echo(f"its roles are {schema}_producer, {schema}_worker, {schema}_monitor and {schema}_admin")
 
 
 def _down(url: str | None, schema: str, revision: str, *, yes: bool) -> None:
