@@ -53,12 +53,13 @@ to pgjq_producer, pgjq_worker, pgjq_admin;
 -- Workers and reapers: take jobs, end them, take back what others left, and keep the house in order.
 alter function pgjq.claim security definer;
 alter function pgjq.settle security definer;
+alter function pgjq.save_checkpoint security definer;
 alter function pgjq.reap security definer;
 alter function pgjq.prune_ended security definer;
 alter function pgjq.prune_waiting security definer;
 alter function pgjq.observe security definer;
 grant execute on function
-pgjq.claim, pgjq.settle, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
+pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
 pgjq.wake, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
@@ -70,7 +71,6 @@ select (
 update (locked_until)
 on pgjq.job to pgjq_worker;
 grant select (seq, queue_id, state, lease) on pgjq.done to pgjq_worker;
-grant select (seq, queue_id), insert (seq, queue_id, checkpoint), update (checkpoint) on pgjq.progress to pgjq_worker;
 grant select (ends_at), delete on pgjq.slot to pgjq_worker;
 
 -- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.

@@ -32,6 +32,7 @@ drop function if exists pgjq.take_slot(integer, text, double precision, boolean,
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);
 drop function if exists pgjq.enter(text);
+drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
