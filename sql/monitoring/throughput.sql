@@ -9,8 +9,8 @@
 -- Not so: waited grows and ran does not: too few workers (backlog.sql). ran grows: the handlers are slower, or what
 -- they call. failed in every minute: failures.sql.
 --
--- Exact. It reads what ended in this hour and nothing else, so it costs as much as there was to do: a few
--- microseconds for each job. Before a new table has been analysed for the first time it reads all of it.
+-- Exact. It reads what ended in this hour and little else, so it costs as much as there was to do: a few
+-- microseconds for each job. Until autovacuum has been at a new table for the first time it reads all of it.
 select
     t.minute, t.queue, t.completed, t.failed, t.cancelled,
     t.waited_p50, t.waited_p95, t.waited_p99, t.ran_p50, t.ran_p95, t.ran_p99

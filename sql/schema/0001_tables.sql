@@ -147,7 +147,7 @@ create table pgjq.done (
 create index done_delete on pgjq.done (delete_at);
 -- What ended of late, for people. Rows come in this order and ranges of pages are all that is noted, so it costs those
 -- who settle next to nothing. What is not summed up yet is the newest, and is read.
-create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 32, autosummarize = on);
+create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 -- Jobs that failed for good, for people: the newest first.
 create index done_failed on pgjq.done (finished_at) where state = 4 and not superseded;
 -- Keys in strict order that a failed job blocks.

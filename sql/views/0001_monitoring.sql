@@ -76,6 +76,17 @@ cross join lateral (
 -- What ended in the last hour, by queue and minute, and how long it took. Index: done_finished, and the primary key of
 -- body.
 create view pgjq.throughput as
+with ended as materialized (  -- or each percentile would look a job's age up for itself
+    select
+        d.queue_id, d.finished_at, d.state, d.finished_at - d.started_at as ran,
+        d.started_at - (
+            select b.created_at from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id
+        ) as waited
+    from pgjq.done as d
+    -- With both ends the planner takes it for a short time, also when it knows nothing of the table.
+    where d.finished_at > pgjq.now() - interval '1 hour' and d.finished_at <= pgjq.now()
+)
+
 select
     date_trunc('minute', e.finished_at) as minute, q.name as queue,
     count(*) filter (where e.state = 3) as completed,
@@ -87,14 +98,7 @@ select
     percentile_cont(0.5) within group (order by e.ran) as ran_p50,
     percentile_cont(0.95) within group (order by e.ran) as ran_p95,
     percentile_cont(0.99) within group (order by e.ran) as ran_p99
-from (
-    select
-        d.queue_id, d.finished_at, d.state, d.started_at - b.created_at as waited, d.finished_at - d.started_at as ran
-    from pgjq.done as d
-    left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id
-    -- With both ends the planner takes it for a short time, also when it knows nothing of the table.
-    where d.finished_at > pgjq.now() - interval '1 hour' and d.finished_at <= pgjq.now()
-) as e
+from ended as e
 inner join pgjq.queue as q on e.queue_id = q.id
 group by date_trunc('minute', e.finished_at), q.name;
 
