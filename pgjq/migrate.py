@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
+from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
 from pgjq.storage.postgres.pool import check_conninfo
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
@@ -34,9 +34,13 @@ class Status:
     head: str
 
 
-def migrate(conninfo: str, schema: str = "pgjq", revision: str = "head") -> None:
-    """Upgrade the schema in a database to `revision`; safe to call at every start, by every process."""
-    _run(conninfo, schema, "upgrade", revision)
+def migrate(conninfo: str, schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> None:
+    """Upgrade the schema in a database to `revision`; safe to call at every start, by every process.
+
+    With `roles`, the roles of producers, workers, monitors and admins are made, if they are not there, and given their
+    rights (`docs/roles.md`). Once they have been, every upgrade sees to it that they keep what they need.
+    """
+    _run(conninfo, schema, "upgrade", revision, roles=roles)
 
 
 def downgrade(conninfo: str, schema: str = "pgjq", revision: str = "base") -> None:
@@ -56,11 +60,12 @@ def status(conninfo: str, schema: str = "pgjq") -> Status:
         return Status(context.get_current_revision(), str(head))
 
 
-def statements(schema: str = "pgjq", revision: str = "head") -> str:
+def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> str:
     """Return the SQL that an upgrade of an empty database would run, for a reviewer or for psql."""
     from alembic import command
 
     config = _config(check_schema_name(schema))
+    config.attributes["roles"] = _check_newest(revision, roles=roles)
     config.output_buffer = io.StringIO()
     with _known_revisions(revision):
         command.upgrade(config, revision, sql=True)
@@ -73,6 +78,23 @@ def run_sql(path: str) -> None:
 
     # Alembic reads a string as SQLAlchemy's text, where a colon may begin a parameter.
     op.execute(read(path, current_schema()).replace(":", "\\:"))
+
+
+def grant_roles() -> None:
+    """Make the roles, and give them their rights, inside a revision of an alembic project of one's own."""
+    run_sql("roles/grant.sql")
+
+
+def has_roles(connection: Connection, schema: str) -> bool:
+    """Tell whether a schema's roles have been given their rights."""
+    from sqlalchemy import text
+
+    # One role stands for all: they get the use of the schema together.
+    query = """
+        select from pg_namespace as n, aclexplode(n.nspacl) as a, pg_roles as r
+        where n.nspname = :schema and r.oid = a.grantee and r.rolname = n.nspname || '_producer'
+    """
+    return connection.execute(text(query), {"schema": schema}).first() is not None
 
 
 def create_schema() -> None:
@@ -128,13 +150,20 @@ def _config(schema: str) -> Config:
     return config
 
 
-def _run(conninfo: str, schema: str, verb: str, revision: str) -> None:
+def _run(conninfo: str, schema: str, verb: str, revision: str, *, roles: bool = False) -> None:
     from alembic import command
 
     config = _config(check_schema_name(schema))
+    config.attributes["roles"] = _check_newest(revision, roles=roles)
     with _known_revisions(revision), _engine(conninfo) as engine, engine.connect() as connection:
         config.attributes["connection"] = connection
         getattr(command, verb)(config, revision)
+
+
+def _check_newest(revision: str, *, roles: bool) -> bool:
+    if roles and revision not in ("head", "heads"):
+        raise ValidationError(f"roles get their rights at the newest revision, not at {revision}: leave one out")
+    return roles
 
 
 @contextmanager
@@ -161,7 +190,7 @@ def _engine(conninfo: str) -> Generator[Engine]:
         message = f"cannot migrate: {error.orig}"
         raise StorageUnavailableError(message) from error
     except DBAPIError as error:
-        message = f"cannot migrate: {error.orig}"
+        message = f"cannot migrate: {str(error.orig).splitlines()[0]}"
         raise StorageError(message) from error
     finally:
         engine.dispose()

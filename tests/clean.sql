@@ -16,4 +16,4 @@ delete from pgjq.worker;
 delete from pgjq.queue;
 create or replace function pgjq.now() returns timestamptz
 language sql stable parallel safe
-as $$ select statement_timestamp() $$;
+return statement_timestamp();

@@ -25,10 +25,13 @@ def upgrade() -> None:
         "functions/0001_reap.sql",
         "functions/0001_queues.sql",
         "views/0001_jobs.sql",
+        "views/0001_monitoring.sql",
+        "functions/0001_get.sql",
     ):
         run_sql(path)
 
 
 def downgrade() -> None:
     """Remove everything."""
+    run_sql("roles/revoke.sql")
     run_sql("schema/0001_down.sql")

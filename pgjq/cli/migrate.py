@@ -16,15 +16,20 @@ from pgjq.migrate import migrate as upgrade
 if TYPE_CHECKING:
     from pgjq.cli.output import Output
 
+ROLES = ("producer", "worker", "monitor", "admin")
+
 
 @click.command()
 @click.argument("action", type=click.Choice(["up", "down", "status", "sql"]), default="up")
 @click.option("--url", envvar="PGJQ_URL", show_envvar=True, help="The database; without it, the embedded one.")
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
 @click.option("--revision", help="Where to go: for up and sql, head by default; for down, base.")
+@click.option("--roles", is_flag=True, help="For up and sql: make the roles, and give them their rights.")
 @click.option("--yes", is_flag=True, help="Do not ask before down.")
 @with_output
-def migrate(output: Output, *, action: str, url: str | None, schema: str, revision: str | None, yes: bool) -> None:
+def migrate(
+    output: Output, *, action: str, url: str | None, schema: str, revision: str | None, roles: bool, yes: bool
+) -> None:
     """Bring a database to the schema that this version of pgjq speaks.
 
     \b
@@ -33,31 +38,40 @@ def migrate(output: Output, *, action: str, url: str | None, schema: str, revisi
     status  tell the revision; the exit code is 1 unless it is the newest
     sql     print the statements of an upgrade from nothing; no database is needed
 
+    --roles makes the group roles pgjq_producer, pgjq_worker, pgjq_monitor and pgjq_admin (with another schema, its name
+    comes first), on a database that has been migrated before as well; later upgrades keep their rights up to date.
+
     \b
     Examples:
       pgjq migrate --url postgresql://localhost/app
+      pgjq migrate --roles --url postgresql://localhost/app
       PGJQ_URL=postgresql://localhost/app pgjq migrate status
       pgjq migrate sql --schema jobs | psql app
     """  # noqa: D301
+    if roles and action not in ("up", "sql"):
+        raise click.UsageError(f"{action} takes no --roles: up makes them, and down takes their rights away")
     match action:
         case "up":
-            _up(output, url, schema, revision or "head")
+            _up(output, url, schema, revision or "head", roles=roles)
         case "down":
             _down(output, url, schema, revision or "base", yes=yes)
         case "sql":
-            sql = statements(schema, revision or "head")
+            sql = statements(schema, revision or "head", roles=roles)
             click.echo(document({"schema": schema, "sql": sql}) if output.as_json else sql)
         case _:
             _show_status(output, url, schema, revision)
 
 
-def _up(output: Output, url: str | None, schema: str, revision: str) -> None:
+def _up(output: Output, url: str | None, schema: str, revision: str, *, roles: bool) -> None:
     with database(url) as conninfo:
         before = status(conninfo, schema).current
-        upgrade(conninfo, schema, revision)
+        upgrade(conninfo, schema, revision, roles=roles)
         after = status(conninfo, schema).current
     was = ", as before" if before == after else f", was at {_named(before)}"
-    output.say(f"schema {schema} is at {after}{was}", schema=schema, revision=after, before=before)
+    made = [f"{schema}_{role}" for role in ROLES] if roles else []
+    output.say(f"schema {schema} is at {after}{was}", schema=schema, revision=after, before=before, roles=made)
+    if made and not output.as_json:
+        click.echo(f"its roles are {', '.join(made)}")
 
 
 def _down(output: Output, url: str | None, schema: str, revision: str, *, yes: bool) -> None:

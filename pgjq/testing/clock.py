@@ -61,12 +61,11 @@ class PostgresClock:
         self._replace(sql.SQL("statement_timestamp()"))
 
     def _replace(self, value: sql.Composable) -> None:
-        body = sql.SQL("select {}").format(value)
         statement = sql.SQL(
-            "create or replace function {}() returns timestamptz language sql stable parallel safe as {}"
+            "create or replace function {}() returns timestamptz language sql stable parallel safe return {}"
         )
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            connection.execute(statement.format(self._function, sql.Literal(body.as_string(connection))))
+            connection.execute(statement.format(self._function, value))
 
 
 class RedisClock:

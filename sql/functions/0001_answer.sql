@@ -10,6 +10,7 @@ create function pgjq.standing(in_queue text, seqs bigint[]) returns table (
     seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
 )
 language plpgsql stable
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off  -- a session keeps these plans from when the tables were small
 as $$
 #variable_conflict use_column
@@ -31,9 +32,31 @@ begin
 end
 $$;
 
+-- Tell which job an id means now, and mark it, if it lives, so that whoever ends it tells those who wait.
+--
+-- The mark and the end cannot miss each other: both take the lock of the job's row. If the mark is first, the end sees
+-- it; if the end is first, there is no row to mark, and the caller, who looks afterwards, finds the job in `done`.
+-- Index: body_id, then the primary key.
+create function pgjq.want_answer(in_queue text, job_id text) returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+    here constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
+    wanted constant bigint := (
+        select b.seq from pgjq.body as b where b.queue_id = here and b.id = job_id and not b.superseded
+    );
+begin
+    update pgjq.job as j set awaited = true where j.seq = wanted and j.queue_id = here and not j.awaited;
+    return wanted;
+end
+$$;
+
 -- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result.
 create function pgjq.ending(queue text, id text, state text) returns text
 language sql immutable
+set search_path = pg_catalog, pg_temp
 as $$
     select json_build_array(queue, id, state)::text
 $$;
@@ -41,6 +64,7 @@ $$;
 -- Tell those who wait for these jobs how they ended. Only jobs with the mark `awaited` are told of.
 create function pgjq.answer(endings text[]) returns bigint
 language sql volatile
+set search_path = pg_catalog, pg_temp
 as $$
     select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
 $$;
@@ -49,6 +73,7 @@ $$;
 -- nothing of this.
 create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 begin

@@ -8,6 +8,7 @@
 -- strict order gets the original's id as key where there was none.
 create function pgjq.bury(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -38,7 +39,7 @@ begin
         where b.options ? 'dead_letter'
         order by 1, f.seq
     loop
-        perform from pgjq.enqueue_jobs(
+        perform from pgjq.add_jobs(
             letter.queue, array[gen_random_uuid()::text], array[letter.payload], letter.settings
         );
     end loop;
@@ -51,6 +52,7 @@ $$;
 -- id. A letter that cannot go back, because its id or its place is taken, stays where it is; so does one that runs.
 create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns integer
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -85,7 +87,7 @@ begin
         );
         if not back then
             back := not exists (
-                select from pgjq.enqueue_jobs(letter.target, array[letter.id], array[letter.payload], letter.settings)
+                select from pgjq.add_jobs(letter.target, array[letter.id], array[letter.payload], letter.settings)
             );
         end if;
         if back then

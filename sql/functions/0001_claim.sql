@@ -13,6 +13,7 @@
 -- Index: job_waiting, from the past to now; then the primary key, once for each.
 create function pgjq.promote() returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -48,6 +49,7 @@ create function pgjq.claim(
     checkpoint bytea, options jsonb, published bigint
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -4,9 +4,9 @@
 -- inlined, so it costs nothing; a test moves time by replacing it.
 create function pgjq.now() returns timestamptz
 language sql stable parallel safe
-as $$ select statement_timestamp() $$;
+return statement_timestamp();
 
 -- Raised by every migration that older code cannot live with.
 create function pgjq.schema_version() returns integer
 language sql immutable parallel safe
-as $$ select 1 $$;
+return 1;

@@ -7,6 +7,7 @@
 -- which fails as a serialisation does.
 create function pgjq.enter(queue text) returns boolean
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if current_setting('transaction_isolation') = 'read committed' then
@@ -21,6 +22,7 @@ $$;
 -- The number of a queue, which is made on its first use.
 create function pgjq.queue_id(queue text) returns integer
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     entered constant boolean := pgjq.enter(queue);
@@ -39,6 +41,7 @@ $$;
 -- Seconds before the retry-th retry (1, 2, …) of a job with these options; `pgjq.retry.retry_delay` in SQL.
 create function pgjq.retry_delay(options jsonb, retry integer) returns double precision
 language sql volatile
+set search_path = pg_catalog, pg_temp
 as $$
     select case
         when options is null then 0
@@ -61,6 +64,7 @@ $$;
 create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boolean)
 returns table (status text, state smallint, result bytea)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off  -- a session keeps these plans from when the tables were small
 as $$
 declare
@@ -111,6 +115,7 @@ create function pgjq.take_slot(
     out begins_at timestamptz, out holder_state smallint
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -157,6 +162,7 @@ $$;
 create function pgjq.find_wrong(here integer, common jsonb, own jsonb[], ids text[])
 returns table (n bigint, status text)
 language sql stable
+set search_path = pg_catalog, pg_temp
 as $$
     select w.n, w.status
     from unnest(ids, own) with ordinality as g (id, own, n)
@@ -179,6 +185,7 @@ create function pgjq.enqueue_limited(
     queue text, here integer, given bigint, job_id text, job_payload bytea, settings jsonb
 ) returns table (status text, state smallint, result bytea)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 #variable_conflict use_column
@@ -213,7 +220,7 @@ begin
                 end if;
             end if;
             if refused is null then
-                perform from pgjq.enqueue_jobs(queue, array[job_id], array[job_payload], plain, null, array[given]);
+                perform from pgjq.add_jobs(queue, array[job_id], array[job_payload], plain, null, array[given]);
                 if not found then
                     return;
                 end if;
@@ -239,11 +246,12 @@ $$;
 -- Rows are inserted in the order of their ids. Two callers with some ids in common therefore wait for each other in the
 -- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is
 -- waited for: it is taken if that one commits, and free if not.
-create function pgjq.enqueue_jobs(
+create function pgjq.add_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
     seqs bigint[] default null
 ) returns table (n bigint, status text, state smallint, result bytea)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -348,13 +356,53 @@ begin
             select taken.n, f.status, f.state, f.result
             from pgjq.free_id(here, taken.id, coalesce(taken.s ->> 'on_failed', 'enqueue') = 'enqueue') as f;
             exit when found;
-            perform from pgjq.enqueue_jobs(
+            perform from pgjq.add_jobs(
                 queue, array[taken.id], array[taken.payload], common,
                 case when taken.own is not null then array[taken.own] end, array[taken.seq]
             );
             exit when not found;
         end loop;
     end loop;
+end
+$$;
+
+-- The same for whoever may enqueue: what only pgjq itself may say of a job is taken out of the settings, and a number
+-- that nobody has drawn yet is refused, because whoever draws it later could not use it.
+create function pgjq.enqueue_jobs(
+    queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
+    seqs bigint[] default null
+) returns table (n bigint, status text, state smallint, result bytea)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if (select max(s.seq) from unnest(seqs) as s (seq)) > (select last_value from pgjq.job_seq) then
+        raise exception 'seqs must be numbers that were reserved before' using errcode = 'check_violation';
+    end if;
+    return query
+    select e.n, e.status, e.state, e.result
+    from pgjq.add_jobs(
+        queue, ids, payloads, common - '{source,checked}'::text[],
+        case when own is not null then
+            array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
+        end, seqs
+    ) as e;
+end
+$$;
+
+-- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue.
+create function pgjq.reserve(
+    queue text, count integer, out queue_id integer, out at text, out options text, out seqs bigint[]
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+begin
+    queue_id := pgjq.queue_id(queue);
+    at := pgjq.now()::text;
+    options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
+    seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
 end
 $$;
 
@@ -366,6 +414,7 @@ $$;
 -- one.
 create function pgjq.enqueue_job(queue text, job_id text, job_payload bytea, settings jsonb) returns bigint
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -435,6 +484,7 @@ create function pgjq.enqueue(
     out job_id text, out status text, out existing_state text, out result bytea
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 declare
@@ -482,7 +532,7 @@ begin
         singleton_seconds := 3155760000;
     end if;
     select e.status, e.state, e.result into answer
-    from pgjq.enqueue_jobs(
+    from pgjq.add_jobs(
         queue, array[job_id], array[convert_to(payload::text, 'UTF8')], jsonb_strip_nulls(jsonb_build_object(
             'priority', priority, 'run_at', run_at, 'delay', delay, 'result_ttl', result_ttl,
             'max_attempts', max_attempts, 'singleton_key', singleton_key,

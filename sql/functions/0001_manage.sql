@@ -7,6 +7,7 @@
 -- Index: body_id, then the primary key.
 create function pgjq.cancel_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -70,6 +71,7 @@ $$;
 -- Index: body_id, then the primary keys.
 create function pgjq.delete_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -137,6 +139,7 @@ $$;
 -- Index: body_id, then the primary key of done.
 create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, became text)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -197,6 +200,7 @@ $$;
 -- Index: done_delete, from the past to now; then the primary keys, once for each.
 create function pgjq.prune_ended("limit" integer) returns integer
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -235,6 +239,7 @@ $$;
 -- Index: the primary key of job.
 create function pgjq.prune_waiting("limit" integer, retention_seconds double precision) returns integer
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

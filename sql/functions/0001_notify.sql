@@ -8,6 +8,7 @@
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not (
@@ -22,6 +23,7 @@ $$;
 -- Does anybody subscribe to events?
 create function pgjq.watched() returns boolean
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     return not (pg_try_advisory_lock(hashtext('pgjq.events'), 0) and pg_advisory_unlock(hashtext('pgjq.events'), 0));
@@ -34,6 +36,7 @@ create function pgjq.event(
     count integer default null, action text default null, reason text default null
 ) returns text
 language sql stable
+set search_path = pg_catalog, pg_temp
 as $$
     select json_strip_nulls(json_build_object(
         'name', name, 'queue', queue, 'id', id, 'at', extract(epoch from pgjq.now()),
@@ -44,6 +47,7 @@ $$;
 -- Put short texts together into as few JSON arrays as fit into a notice each, in their order.
 create function pgjq.pages(texts text[]) returns setof text
 language sql immutable
+set search_path = pg_catalog, pg_temp
 as $$
     select '[' || string_agg(sized.item, ',' order by sized.n) || ']'
     from (
@@ -56,6 +60,7 @@ $$;
 -- Send events in as few notices as they fit in.
 create function pgjq.publish(events text[]) returns bigint
 language sql volatile
+set search_path = pg_catalog, pg_temp
 as $$
     select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
 $$;
@@ -63,6 +68,7 @@ $$;
 -- Send an event for each of these jobs: what has become of it.
 create function pgjq.tell(queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]) returns bigint
 language sql volatile
+set search_path = pg_catalog, pg_temp
 as $$
     select pgjq.publish(array_agg(pgjq.event(
         (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[t.state + 1],

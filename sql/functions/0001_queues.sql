@@ -9,6 +9,7 @@ create function pgjq.create_queue(
     queue text, policy integer, partition boolean, warning_queue_size integer, options jsonb
 ) returns text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '3s'  -- rather than queue up in front of the workers, try again
 as $$
 #variable_conflict use_variable
@@ -55,6 +56,7 @@ $$;
 -- Give a queue tables of its own. Indexes and constraints come with the tables that they become parts of.
 create function pgjq.create_partitions(queue_id integer) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     home constant text := (
@@ -83,6 +85,7 @@ $$;
 -- keep what they had: they have inherited it already.
 create function pgjq.update_queue(queue text, changes jsonb) returns text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 begin
@@ -108,6 +111,7 @@ $$;
 -- it is. Tables of its own are dropped, however many jobs they hold.
 create function pgjq.delete_queue(queue text) returns text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '3s'
 as $$
 #variable_conflict use_variable
@@ -152,6 +156,7 @@ $$;
 -- One pass over the live jobs for all queues together; over the endings only if asked to, because they may be many.
 create function pgjq.observe(with_endings boolean) returns table (queue text, count integer, size integer)
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -184,7 +189,7 @@ begin
     update pgjq.queue as q
     set stats = coalesce(q.stats, '{}') || jsonb_build_object(
         'deferred', coalesce(l.deferred, 0), 'ready', coalesce(l.ready, 0), 'processing', coalesce(l.processing, 0),
-        'failing', coalesce(l.failing, 0), 'oldest_ready_age', l.age
+        'failing', coalesce(l.failing, 0), 'oldest_ready_age', l.age, 'counted_at', pgjq.now()
     ) || case when observe.with_endings then jsonb_build_object(
         'completed', coalesce(e.completed, 0), 'failed', coalesce(e.failed, 0), 'cancelled', coalesce(e.cancelled, 0)
     ) else '{}' end

@@ -9,6 +9,7 @@ returns table (
     worker text, payload bytea
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

@@ -16,6 +16,7 @@ create function pgjq.find_places(
     out into_states smallint[], out with_errors text[]
 )
 language sql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -68,6 +69,7 @@ create function pgjq.settle(
     out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -195,5 +197,32 @@ begin
     settled_seqs := coalesce(settled_seqs || ended.seqs, '{}');
     settled_leases := coalesce(settled_leases || ended.leases, '{}');
     settled_states := coalesce(settled_states || ended.states, '{}');
+end
+$$;
+
+-- Save a checkpoint for a job's next run, if the lease still holds; return the job's number then.
+--
+-- The job's row is locked first, so that a reaper and a new owner cannot come between the check and the write.
+-- Index: the primary keys.
+create function pgjq.save_checkpoint(queue_id integer, seq bigint, lease integer, checkpoint bytea) returns setof bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with held as materialized (
+        select j.queue_id, j.seq from pgjq.job as j
+        where
+            j.seq = save_checkpoint.seq and j.queue_id = save_checkpoint.queue_id and j.lease = save_checkpoint.lease
+            and j.state + 0 = 1
+        for no key update
+    )
+
+    insert into pgjq.progress as p (queue_id, seq, checkpoint)
+    select h.queue_id, h.seq, save_checkpoint.checkpoint from held as h
+    on conflict (seq, queue_id) do update set checkpoint = excluded.checkpoint
+    returning p.seq;
 end
 $$;

@@ -20,6 +20,7 @@
 -- Index: job_ready; then for each candidate job_place, job_turn, and in strict order job_line and done_blocked.
 create function pgjq.choose(queue_id integer, room integer) returns tid[]
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -144,6 +145,7 @@ $$;
 -- Wake keys that hold jobs although nothing is in their way. That cannot happen, unless somebody deletes rows by hand.
 create function pgjq.wake_forgotten() returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -181,6 +183,7 @@ $$;
 -- Index: job_turn, in strict order job_line: the first entry of each key.
 create function pgjq.next_turn(queue_ids integer[], keys text[]) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off

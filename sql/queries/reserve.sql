@@ -1,5 +1,7 @@
--- Reserve :count places in the order of a queue, for jobs that are about to be copied in; and the time of it.
+-- Reserve :count places in the order of a queue; the time of it, what the queue's jobs inherit, and whether the caller
+-- may copy jobs in: who only produces enqueues by calling a function.
 select
-    pgjq.queue_id(:queue::text) as queue_id, pgjq.now()::text as at,
-    (select q.options::text from pgjq.queue as q where q.name = :queue) as options,
-    array(select nextval('pgjq.job_seq') from generate_series(1, :count)) as seqs
+    r.queue_id, r.at, r.options, r.seqs,
+    has_table_privilege(regclass('pgjq.body'), 'insert') and has_table_privilege(regclass('pgjq.job'), 'insert')
+        as may_copy
+from pgjq.reserve(:queue::text, :count::integer) as r

@@ -1,4 +1,9 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
+drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
+drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
+drop function if exists pgjq.excerpt(text, text);
+drop function if exists pgjq.count_ready(integer, integer);
+drop function if exists pgjq.get_jobs(text, text[]);
 drop view if exists pgjq.jobs;
 drop function if exists pgjq.observe(boolean);
 drop function if exists pgjq.delete_queue(text);
@@ -19,12 +24,15 @@ drop function if exists pgjq.enqueue(
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
+drop function if exists pgjq.reserve(text, integer);
+drop function if exists pgjq.add_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.enqueue_limited(text, integer, bigint, text, bytea, jsonb);
 drop function if exists pgjq.find_wrong(integer, jsonb, jsonb[], text[]);
 drop function if exists pgjq.take_slot(integer, text, double precision, boolean, bigint);
 drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.queue_id(text);
 drop function if exists pgjq.enter(text);
+drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
@@ -37,6 +45,7 @@ drop function if exists pgjq.wake_forgotten();
 drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);
+drop function if exists pgjq.want_answer(text, text);
 drop function if exists pgjq.standing(text, bigint[]);
 drop function if exists pgjq.answer_jobs(integer[], bigint[], smallint[]);
 drop function if exists pgjq.answer(text[]);

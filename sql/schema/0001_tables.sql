@@ -15,19 +15,17 @@ create sequence pgjq.queue_seq;
 -- What a job in a state takes up of its key, by the policy of its queue: of each number there can be one; null is free.
 create function pgjq.place(queue_id integer, state smallint) returns integer
 language sql immutable parallel safe
-as $$
-    select case queue_id & 7
-        when 1 then case when state = 0 then 0 end  -- short: queued
-        when 2 then case when state = 1 then 1 end  -- singleton: processing
-        when 3 then state                           -- stately: each of them
-        when 4 then 0                               -- exclusive: all of them together
-        when 5 then case when state > 0 then 1 end  -- key_strict_fifo: processing and failing together
-    end
-$$;
+return case queue_id & 7
+    when 1 then case when state = 0 then 0 end  -- short: queued
+    when 2 then case when state = 1 then 1 end  -- singleton: processing
+    when 3 then state                           -- stately: each of them
+    when 4 then 0                               -- exclusive: all of them together
+    when 5 then case when state > 0 then 1 end  -- key_strict_fifo: processing and failing together
+end;
 
 create table pgjq.queue (
     id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
-    name text not null unique,
+    name text not null unique check (length(name) between 1 and 128),
     created_at timestamptz not null default pgjq.now(),
     defined boolean not null default false,     -- by create_queue, and not by its first job
     paused boolean not null default false,      -- claims pass it over
@@ -59,7 +57,14 @@ create table pgjq.body (
     payload bytea not null,
     options jsonb,                              -- only what was set, by the job or by its queue's definition
     source jsonb,                               -- where a dead letter came from: queue, id, attempts, error
-    primary key (seq, queue_id)
+    primary key (seq, queue_id),
+    constraint body_id_length check (length(id) between 1 and 512),
+    -- Claims, reapers and pruning read numbers out of the options of every job that they meet: one that is none would
+    -- stop them all. A century is for ever.
+    constraint body_options_sound check (
+        not options @? '$.keyvalue() ? (@.key like_regex "_(seconds|delay|max|limit)$"
+            && (@.value.type() != "number" || @.value < 0 || @.value > 3200000000))'
+    )
 ) partition by list (queue_id);
 
 create unique index body_id on pgjq.body (queue_id, id) where not superseded;
@@ -89,7 +94,12 @@ create table pgjq.job (
     awaited boolean not null default false,     -- somebody wants to be told when it ends
     singleton_key text,
     primary key (seq, queue_id),
-    constraint job_needs_key check ((queue_id & 7) <> 5 or singleton_key is not null)
+    constraint job_needs_key check ((queue_id & 7) <> 5 or singleton_key is not null),
+    constraint job_key_length check (length(singleton_key) between 1 and 512),
+    -- As in body_options_sound: a point in time that cannot be reckoned with would stop whoever meets the job.
+    constraint job_times_sound check (
+        isfinite(run_at) and result_ttl between 0 and 3.2e9 and delete_after between 0 and 3.2e9 and max_attempts > 0
+    )
 ) partition by list (queue_id);
 
 -- Claiming walks this index from its head. Jobs that wait for their time are not in it, however many they are.
@@ -98,6 +108,9 @@ create index job_ready on pgjq.job (queue_id, rank, seq) where ready;
 create index job_waiting on pgjq.job (run_at) where not ready and not held and state <> 1;
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
+
+-- Jobs that will be tried again, for people: the next one first.
+create index job_failing on pgjq.job (run_at) where state = 2;
 
 -- The policies, all in one: what a policy allows once for each key has a place in this index, and where it allows many
 -- the place is null, which is never taken. No key is a key of its own: it counts as the empty one, which is nobody's.
@@ -132,6 +145,11 @@ create table pgjq.done (
 ) partition by list (queue_id);
 
 create index done_delete on pgjq.done (delete_at);
+-- What ended of late, for people. Rows come in this order and ranges of pages are all that is noted, so it costs those
+-- who settle next to nothing. What is not summed up yet is the newest, and is read.
+create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
+-- Jobs that failed for good, for people: the newest first.
+create index done_failed on pgjq.done (finished_at) where state = 4 and not superseded;
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
 where (queue_id & 7) = 5 and state = 4 and not superseded;

@@ -1,7 +1,8 @@
 """Putting jobs in: by one function call, or, for many jobs with ids that were just made, by COPY.
 
 The function deduplicates and works on any connection. A made id cannot be taken, so a batch of those needs no
-deduplication and is copied straight into the tables; the numbers that give the jobs their order are drawn first.
+deduplication and is copied straight into the tables; the numbers that give the jobs their order are drawn first. COPY
+needs the right to insert into the tables, which the role of a producer does not have: it calls the function.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, m
     if len(jobs) <= CHUNK:
         refused = await _call(session, queue, jobs, None)
     else:
-        refused = await _call_in_chunks(session, queue, jobs)
+        async with session.transaction():
+            refused = await _call_in_chunks(session, queue, jobs, await _reserve(session, queue, len(jobs)))
     if not refused:
         return [EnqueueResult("queued", job.id) for job in jobs]
     return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
@@ -111,29 +113,30 @@ async def _call(
     return _answers(jobs, await session.fetch("enqueue", params))
 
 
-async def _call_in_chunks(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
-    """Call the function chunk by chunk in one transaction.
+async def _call_in_chunks(
+    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int]
+) -> dict[int, EnqueueResult]:
+    """Call the function chunk by chunk, inside a transaction.
 
-    The numbers are drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks
+    The numbers were drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks
     are taken in the order of the ids, and two such calls cannot deadlock.
     """
     order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
     refused: dict[int, EnqueueResult] = {}
-    async with session.transaction():
-        seqs = await _reserve(session, queue, len(jobs))
-        for start in range(0, len(order), CHUNK):
-            part = order[start : start + CHUNK]
-            answers = await _call(session, queue, [jobs[n] for n in part], [seqs[n] for n in part])
-            refused |= {part[n]: answer for n, answer in answers.items()}
+    for start in range(0, len(order), CHUNK):
+        part = order[start : start + CHUNK]
+        answers = await _call(session, queue, [jobs[n] for n in part], [seqs[n] for n in part])
+        refused |= {part[n]: answer for n, answer in answers.items()}
     return refused
 
 
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
-    """Copy the jobs, if the queue's policy cannot refuse any of them; else call the function."""
+    """Copy the jobs, if the queue's policy cannot refuse any of them and we may; else call the function."""
     async with session.transaction():
-        queue_id, at, inherited, seqs = (await session.fetch("reserve", {"queue": queue, "count": len(jobs)}))[0]
-        if queue_id & 7:
-            return await _call(session, queue, jobs, seqs)
+        reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs)})
+        queue_id, at, inherited, seqs, may_copy = reserved[0]
+        if queue_id & 7 or not may_copy:
+            return await _call_in_chunks(session, queue, jobs, seqs)
         shared = inherit(shared, json.loads(inherited) if inherited else {})
         await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
         await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MIGRATE = 'run "pgjq migrate" or pgjq.migrate(conninfo)'
 
+ROLES = "this login may not do that; which role may is in docs/roles.md"
+
 # The server behind the connection has been demoted, or is going: its neighbours in the pool are no better.
 GONE = (
     errors.ReadOnlySqlTransaction,
@@ -49,6 +51,8 @@ def translate(error: psycopg.Error) -> PgjqError:
             )
         case errors.InvalidSchemaName() | errors.UndefinedTable() | errors.UndefinedFunction():
             return SchemaError(f"{text.splitlines()[0]}; the schema is missing or incomplete: {MIGRATE}")
+        case errors.InsufficientPrivilege():
+            return StorageError(f"{text.splitlines()[0]}: {ROLES}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
             return StorageUnavailableError(text)
         case _:

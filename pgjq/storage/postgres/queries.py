@@ -15,7 +15,11 @@ from typing import Final
 from pgjq.errors import ValidationError
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-_OURS: Final = re.compile(r"(?<![\w\"])(nextval\('|'|)pgjq\.")
+# What stands before a dot, the schema by itself, and its roles.
+_OURS: Final = re.compile(
+    r"(?<![\w\"])(?:(?P<start>nextval\('|regclass\('|'|)pgjq\.|schema pgjq\b"
+    r"|(?P<quote>'?)pgjq_(?P<role>producer|worker|monitor|admin)\b)"
+)
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
 # Room for ".events" within the 63 bytes of a channel's name.
 _SCHEMA_BYTES: Final = 48
@@ -40,17 +44,36 @@ def check_schema_name(schema: str) -> str:
 
 
 def render(text: str, schema: str) -> str:
-    """Put the schema's name in place of `pgjq.`: as a name, as a name in nextval's string, or as plain text in one."""
+    """Put the schema's name in place of `pgjq`, and in the names of its roles.
+
+    As a name, as a name in a string that PostgreSQL reads as one, or as text.
+    """
     if schema == "pgjq":
         return text
-    name = '"{}"'.format(schema.replace('"', '""'))
-    written = {
-        "": f"{name}.",
-        "'": "'{}.".format(schema.replace("'", "''")),
-        "nextval('": "nextval('{}.".format(name.replace("'", "''")),
-    }
-    text = text.replace("$$", _dollar_quote(schema))
-    return _OURS.sub(lambda found: written[found[1]], text)
+    return _OURS.sub(lambda found: _named(found, schema), text.replace("$$", _dollar_quote(schema)))
+
+
+def _named(found: re.Match[str], schema: str) -> str:
+    match found["start"], found["role"]:
+        case None, None:
+            return f"schema {_identifier(schema)}"
+        case None, role:
+            return _text(f"{schema}_{role}") if found["quote"] else _identifier(f"{schema}_{role}")
+        case "", _:
+            return f"{_identifier(schema)}."
+        case "'", _:
+            return f"{_text(schema)}."
+        case start, _:
+            return f"{start[:-1]}{_text(_identifier(schema))}."
+
+
+def _identifier(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def _text(name: str) -> str:
+    """Begin a string with a name; whatever comes next ends it."""
+    return "'{}".format(name.replace("'", "''"))
 
 
 def _dollar_quote(schema: str) -> str:

@@ -1,0 +1,104 @@
+-- The four roles and what each of them may do: docs/roles.md has it as a table. They cannot log in themselves; logins
+-- are made members of them.
+--
+-- It may be run any number of times, by the owner of the schema, and says everything anew: what a newer version adds
+-- gets its rights, what one has taken away loses them. CREATEROLE is needed for roles that are not there yet, and for
+-- nothing else. In another schema the roles bear that schema's name.
+--
+-- What others may do to jobs they do through functions, which then run with the rights of the schema's owner. Each has
+-- its search_path, so that nothing that a caller has made is ever taken for something else; nobody may call the rest.
+-- Partitions need no rights of their own, because everybody goes through the tables that they are parts of.
+do $$
+declare
+    wanted text;
+begin
+    foreach wanted in array array['pgjq_producer', 'pgjq_worker', 'pgjq_monitor', 'pgjq_admin'] loop
+        continue when exists (select from pg_catalog.pg_roles as r where r.rolname = wanted);
+        begin
+            execute format('create role %I nologin', wanted);
+        exception
+            when duplicate_object or unique_violation then
+                null;  -- In another database of this server somebody was faster.
+            when insufficient_privilege then
+                raise exception 'role % is not there and this login lacks CREATEROLE: migrate with a login that has it, '
+                    'or have somebody create the four roles first (docs/roles.md)', wanted
+                using errcode = 'insufficient_privilege';
+        end;
+    end loop;
+end
+$$;
+
+-- Everybody may call a function unless it is said otherwise.
+revoke all on all functions in schema pgjq from public, pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
+revoke all on all tables in schema pgjq from pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
+revoke all on all sequences in schema pgjq from pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
+
+grant usage on schema pgjq to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
+-- Whoever uses the tables or the views uses these with them.
+grant execute on function pgjq.schema_version, pgjq.now, pgjq.place
+to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
+
+-- Producers: add jobs, and ask about one whose queue and id they know.
+alter function pgjq.enqueue security definer;
+alter function pgjq.enqueue_job security definer;
+alter function pgjq.enqueue_jobs security definer;
+alter function pgjq.reserve security definer;
+alter function pgjq.get_jobs security definer;
+alter function pgjq.standing security definer;
+alter function pgjq.want_answer security definer;
+grant execute on function
+pgjq.enqueue, pgjq.enqueue_job, pgjq.enqueue_jobs, pgjq.reserve, pgjq.get_jobs, pgjq.standing, pgjq.want_answer
+to pgjq_producer, pgjq_worker, pgjq_admin;
+
+-- Workers and reapers: take jobs, end them, take back what others left, and keep the house in order.
+alter function pgjq.claim security definer;
+alter function pgjq.settle security definer;
+alter function pgjq.save_checkpoint security definer;
+alter function pgjq.reap security definer;
+alter function pgjq.prune_ended security definer;
+alter function pgjq.prune_waiting security definer;
+alter function pgjq.observe security definer;
+grant execute on function
+pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
+pgjq.wake, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+to pgjq_worker, pgjq_admin;
+grant select (id, name, paused) on pgjq.queue to pgjq_worker;
+grant select (id, name, queues), insert (name, queues), update (last_seen, queues) on pgjq.worker to pgjq_worker;
+grant
+select (
+    seq, queue_id, state, ready, held, run_at, lease, lease_seconds, locked_until, expire_at, cancel_requested
+),
+update (locked_until)
+on pgjq.job to pgjq_worker;
+grant select (seq, queue_id, state, lease) on pgjq.done to pgjq_worker;
+grant select (ends_at), delete on pgjq.slot to pgjq_worker;
+
+-- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.
+grant select on
+pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed, pgjq.blocked_keys, pgjq.workers,
+pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.job, pgjq.slot
+to pgjq_monitor, pgjq_admin;
+grant select (seq, created_at, queue_id, superseded, id) on pgjq.body to pgjq_monitor;
+grant select (
+    seq, finished_at, expires_at, started_at, delete_at, queue_id, lease, worker_id, rank, attempts, max_attempts,
+    stalled, state, superseded, singleton_key
+) on pgjq.done to pgjq_monitor;
+grant select (seq, queue_id, stalled_on) on pgjq.progress to pgjq_monitor;
+grant execute on function pgjq.excerpt, pgjq.count_ready to pgjq_monitor, pgjq_admin;
+
+-- Admins: all of it, and define queues, cancel, retry, delete and look for jobs. The schema itself stays its owner's.
+alter function pgjq.create_queue security definer;
+alter function pgjq.update_queue security definer;
+alter function pgjq.delete_queue security definer;
+alter function pgjq.cancel_jobs security definer;
+alter function pgjq.delete_jobs security definer;
+alter function pgjq.retry_jobs security definer;
+alter function pgjq.redrive security definer;
+grant execute on function
+pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_jobs,
+pgjq.redrive
+to pgjq_admin;
+grant select, insert, update, delete on
+pgjq.queue, pgjq.worker, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;
+grant select on pgjq.jobs to pgjq_admin;
+grant usage on sequence pgjq.job_seq, pgjq.queue_seq to pgjq_admin;

@@ -1,0 +1,141 @@
+"""What somebody with a login of a role would try in order to do more than the role may."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.postgres.conftest import ROLES, TABLES, House, execute, new_login
+
+
+def test_every_function_has_its_search_path_or_was_resolved_when_it_was_made(database: str) -> None:
+    rows = execute(
+        database,
+        "select proname, proconfig, prosqlbody is not null from pg_proc where pronamespace = 'pgjq'::regnamespace",
+    )
+    assert len(rows) > 40
+    assert [
+        n for n, config, bound in rows if not bound and "search_path=pg_catalog, pg_temp" not in (config or [])
+    ] == []
+
+
+# What an attacker shadows: every operator, and every function that one of ours uses, for the usual types.
+SHADOWS = """
+do $$
+declare
+    usual constant regtype[] := '{boolean,smallint,integer,bigint,text,real,double precision,timestamptz,interval,jsonb,
+        numeric,bytea,integer[],bigint[],smallint[],text[],jsonb[],regclass,tid,oid,name,json}';
+    words constant text[] := array(
+        select distinct m[1] from pg_proc as p, regexp_matches(pg_get_functiondef(p.oid), '\\w+', 'g') as m
+        where p.pronamespace = 'pgjq'::regnamespace
+    );
+    reached constant text := 'language plpgsql as ''begin raise exception $m$reached %%$m$, current_user; end''';
+    o record;
+begin
+    for o in
+        select p.proname, oidvectortypes(p.proargtypes) as args, p.prorettype::regtype as ret
+        from pg_proc as p
+        where
+            p.pronamespace = 'pg_catalog'::regnamespace and p.prokind = 'f' and p.proname = any(words)
+            and p.prorettype = any(usual || 'void'::regtype) and p.proargtypes::oid[] <@ usual::oid[]
+            and not p.proretset
+    loop
+        execute format('create function evil.%I(%s) returns %s ' || reached, o.proname, o.args, o.ret);
+    end loop;
+    for o in
+        select p.oid, p.oprname, p.oprleft::regtype as l, p.oprright::regtype as r, p.oprresult::regtype as ret
+        from pg_operator as p
+        where
+            p.oprnamespace = 'pg_catalog'::regnamespace and p.oprkind = 'b' and p.oprresult = any(usual)
+            and p.oprleft = any(usual) and p.oprright = any(usual)
+    loop
+        execute format('create function evil.o%s(%s, %s) returns %s ' || reached, o.oid, o.l, o.r, o.ret);
+        execute format(
+            'create operator evil.%s (function = evil.o%s, leftarg = %s, rightarg = %s)', o.oprname, o.oid, o.l, o.r
+        );
+    end loop;
+end
+$$;
+"""
+# An exact match in pg_catalog would win only if that came first; the attacker puts it last, and temporary tables first.
+PATH = "set search_path = evil, pg_temp, pg_catalog"
+CALLS = {
+    "enqueue": "'mail', '1', id => 'one', delay => 0, singleton_seconds => 60, dead_letter => 'dead'",
+    "enqueue_job": "'mail', 'two', '1', '{\"priority\": 1}'",
+    "enqueue_jobs": "'mail', '{three,one,three}', '{1,2,3}', '{}', null, null",
+    "reserve": "'mail', 3",
+    "get_jobs": "'mail', '{one,two}'",
+    "standing": "'mail', '{1,2,3,4,5,6}'",
+    "want_answer": "'mail', 'one'",
+    "claim": "'{mail,strict}', 1, 3, 0.001, 0.001, 0, false",
+    "save_checkpoint": "8, 2, 1, '1'",
+    "settle": "'{8}', '{2}', '{1}', '{4}', null, '{e}', null",
+    "reap": "10, 0",
+    "prune_ended": "10",
+    "prune_waiting": "10, 60",
+    "observe": "true",
+    "cancel_jobs": "'mail', '{one}'",
+    "retry_jobs": "'mail', '{one}'",
+    "delete_jobs": "'mail', '{one}'",
+    "redrive": "'dead', 10, null",
+    "create_queue": "'own', 3, true, 5, '{\"retry_limit\": 1}'",
+    "update_queue": "'own', '{\"retry_limit\": 2}'",
+    "delete_queue": "'own'",
+}
+
+
+def test_nothing_on_an_attackers_search_path_is_reached(house: House, server: str) -> None:
+    with new_login(server) as who:
+        for role in ROLES:
+            execute(house.superuser, "grant {} to {}", f"pgjq_{role}", who["user"])
+        execute(house.superuser, "create schema evil authorization {}", who["user"])
+        execute(house.owner, "create function pgjq.naive() returns boolean language plpgsql security definer as"
+                " 'begin return hashtext(''x'') = 1; end'")  # fmt: skip
+        client = house.client
+        client.create_queue("dead")
+        client.create_queue("strict", policy="key_strict_fifo")
+        client.enqueue("strict", "one", 1, singleton_key="k")
+        with closing(psycopg.connect(make_conninfo(house.superuser, **who), autocommit=True)) as attacker:
+            attacker.execute(SHADOWS.encode())
+            attacker.execute("grant usage on schema evil to public")
+            for table in TABLES:
+                attacker.execute(f"create temp table {table.removeprefix('pgjq.')} (reached int)".encode())
+            attacker.execute(PATH)
+            with pytest.raises(psycopg.errors.RaiseException, match="reached"):
+                attacker.execute("select pgjq.naive()")
+            for function, arguments in CALLS.items():
+                attacker.execute(f"select pgjq.{function}({arguments})".encode())
+            for view in ("backlog", "throughput", "running", "failing", "failed", "blocked_keys", "workers", "jobs"):
+                attacker.execute(f"table pgjq.{view}".encode())
+        execute(house.superuser, "drop owned by {} cascade", who["user"])
+    execute(house.owner, "drop function pgjq.naive()")
+    definers = "select proname from pg_proc where pronamespace = 'pgjq'::regnamespace and prosecdef"
+    assert {name for (name,) in execute(house.owner, definers)} == CALLS.keys()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "enqueue_jobs('poison', '{a}', '{1}', '{\"options\": {\"heartbeat_seconds\": \"soon\"}}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{\"options\": {\"retention_seconds\": 1e300}}')",
+        "enqueue_job('poison', 'a', '1', '{\"options\": {\"expire_in_seconds\": -1}}')",
+        "enqueue_job('poison', 'a', '1', '{\"result_ttl\": \"NaN\"}')",
+        "enqueue_job('poison', 'a', '1', '{\"run_at\": \"infinity\"}')",
+        "enqueue_job('poison', 'a', '1', '{\"singleton_key\": \"\"}')",
+        "enqueue_job('poison', repeat('a', 513), '1', '{}')",
+        "enqueue_job(repeat('q', 129), 'a', '1', '{}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{9000000}')",
+    ],
+)
+def test_a_producer_cannot_put_in_what_would_stop_others(call: str, house: House) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        execute(house.storages["producer"].conninfo, "select pgjq." + call)
+
+
+def test_a_producer_cannot_forge_where_a_job_came_from(house: House) -> None:
+    call = """select pgjq.enqueue_jobs('forged', '{a,b}', '{1,1}', '{"source": 5}', '{null,"{\\"source\\": 5}"}')"""
+    execute(house.storages["producer"].conninfo, call)
+    assert [job.source for job in house.client.find_jobs("forged")] == [None, None]
