@@ -16,8 +16,6 @@ from pgjq.migrate import migrate as upgrade
 if TYPE_CHECKING:
     from pgjq.cli.output import Output
 
-ROLES = ("producer", "worker", "monitor", "admin")
-
 
 @click.command()
 @click.argument("action", type=click.Choice(["up", "down", "status", "sql"]), default="up")
@@ -68,10 +66,11 @@ def _up(output: Output, url: str | None, schema: str, revision: str, *, roles: b
         upgrade(conninfo, schema, revision, roles=roles)
         after = status(conninfo, schema).current
     was = ", as before" if before == after else f", was at {_named(before)}"
-    made = [f"{schema}_{role}" for role in ROLES] if roles else []
-    output.say(f"schema {schema} is at {after}{was}", schema=schema, revision=after, before=before, roles=made)
+    made = [f"{schema}_{role}" for role in ("producer", "worker", "monitor", "admin")] if roles else []
+    facts = {"schema": schema, "revision": after, "before": before, **({"roles": made} if made else {})}
+    output.say(f"schema {schema} is at {after}{was}", **facts)
     if made and not output.as_json:
-        click.echo(f"its roles are {', '.join(made)}")
+        click.echo(f"its roles are {', '.join(made[:-1])} and {made[-1]}")
 
 
 def _down(output: Output, url: str | None, schema: str, revision: str, *, yes: bool) -> None:
