@@ -75,6 +75,12 @@ begin
         'alter table %s.%I set (fillfactor = 85, autovacuum_vacuum_scale_factor = 0, '
         'autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)', home, 'job_' || -queue_id
     );
+    if (queue_id & 7) = 5 then
+        execute format(
+            'alter table %s.%I add constraint job_needs_key check (singleton_key is not null)',
+            home, 'job_' || -queue_id
+        );
+    end if;
     foreach part in array array['queue_id', 'rank', 'state', 'ready', 'lease', 'run_at', 'locked_until'] loop
         execute format('alter table %s.%I alter column %I set statistics 0', home, 'job_' || -queue_id, part);
     end loop;
