@@ -57,14 +57,7 @@ create table pgjq.body (
     payload bytea not null,
     options jsonb,                              -- only what was set, by the job or by its queue's definition
     source jsonb,                               -- where a dead letter came from: queue, id, attempts, error
-    primary key (seq, queue_id),
-    constraint body_id_length check (length(id) between 1 and 512),
-    -- Claims, reapers and pruning read numbers out of the options of every job that they meet: one that is none would
-    -- stop them all. A century is for ever.
-    constraint body_options_sound check (
-        not options @? '$.keyvalue() ? (@.key like_regex "_(seconds|delay|max|limit)$"
-            && (@.value.type() != "number" || @.value < 0 || @.value > 3200000000))'
-    )
+    primary key (seq, queue_id)
 ) partition by list (queue_id);
 
 create unique index body_id on pgjq.body (queue_id, id) where not superseded;
@@ -94,12 +87,7 @@ create table pgjq.job (
     awaited boolean not null default false,     -- somebody wants to be told when it ends
     singleton_key text,
     primary key (seq, queue_id),
-    constraint job_needs_key check ((queue_id & 7) <> 5 or singleton_key is not null),
-    constraint job_key_length check (length(singleton_key) between 1 and 512),
-    -- As in body_options_sound: a point in time that cannot be reckoned with would stop whoever meets the job.
-    constraint job_times_sound check (
-        isfinite(run_at) and result_ttl between 0 and 3.2e9 and delete_after between 0 and 3.2e9 and max_attempts > 0
-    )
+    constraint job_needs_key check ((queue_id & 7) <> 5 or singleton_key is not null)
 ) partition by list (queue_id);
 
 -- Claiming walks this index from its head. Jobs that wait for their time are not in it, however many they are.
