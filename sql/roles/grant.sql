@@ -28,24 +28,6 @@ begin
 end
 $$;
 
--- What no client of ours would write, a producer with a login could: an id of a megabyte, a point in time that cannot
--- be reckoned with, an option that should be a number and is none, which would stop every claim and reaper that meets
--- the job. A century is for ever. Where nobody but the owner can write, nobody pays for these.
-alter table pgjq.body
-drop constraint if exists body_id_length,
-drop constraint if exists body_options_sound,
-add constraint body_id_length check (length(id) between 1 and 512) not valid,
-add constraint body_options_sound check (
-    not options @? '$.keyvalue() ? (@.key like_regex "_(seconds|delay|max|limit)$"
-        && (@.value.type() != "number" || @.value < 0 || @.value > 3200000000))'
-) not valid;
-alter table pgjq.job
-drop constraint if exists job_sound,
-add constraint job_sound check (
-    length(singleton_key) between 1 and 512 and isfinite(run_at) and result_ttl between 0 and 3.2e9
-    and delete_after between 0 and 3.2e9 and max_attempts > 0
-) not valid;
-
 -- Everybody may call a function unless it is said otherwise.
 revoke all on all functions in schema pgjq from public, pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 revoke all on all tables in schema pgjq from pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;

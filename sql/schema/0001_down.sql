@@ -56,6 +56,7 @@ drop function if exists pgjq.event(text, text, text, integer, integer, text, tex
 drop function if exists pgjq.watched();
 drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
+drop function if exists pgjq.is_sound(text, jsonb);
 drop table if exists pgjq.slot, pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
 drop sequence if exists pgjq.job_seq;
 drop sequence if exists pgjq.queue_seq;

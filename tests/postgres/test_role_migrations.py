@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 import pgjq
+from pgjq.cli import main
 from pgjq.migrate import downgrade, statements, status
 from tests.postgres.conftest import ROLES, drop_roles, execute, owned_database
 
@@ -80,3 +82,22 @@ def test_rights_are_the_same_from_nothing_afterwards_again_and_after_any_upgrade
 def test_roles_are_for_the_newest_revision() -> None:
     with pytest.raises(pgjq.ValidationError, match="newest revision"):
         pgjq.migrate("postgresql://nowhere.invalid", revision="pgjq_0001", roles=True)
+
+
+def test_the_command_makes_roles_and_prints_them(server: str) -> None:
+    with own_schema(server) as schema, owned_database(server) as (_, owner):
+        done = CliRunner().invoke(main, ["migrate", "--roles", "--schema", schema, "--url", owner])
+        assert (done.exit_code, done.stdout.splitlines()[1]) == (
+            0,
+            f"its roles are {schema}_producer, {schema}_worker, {schema}_monitor and {schema}_admin",
+        )
+        assert execute(owner, USERS, schema=schema) == [(f"{schema}_{role}",) for role in sorted(ROLES)]
+        printed = CliRunner().invoke(main, ["migrate", "sql", "--roles", "--schema", schema]).stdout
+        assert f'"{schema}_producer"' in printed
+        assert "_producer" not in CliRunner().invoke(main, ["migrate", "sql", "--schema", schema]).stdout
+
+
+@pytest.mark.parametrize("action", ["down", "status"])
+def test_the_command_does_not_take_roles_where_they_mean_nothing(action: str) -> None:
+    done = CliRunner().invoke(main, ["migrate", action, "--roles", "--url", "postgresql://nowhere.invalid"])
+    assert (done.exit_code, "takes no --roles" in done.output) == (2, True)

@@ -48,6 +48,20 @@ def test_a_sequences_name_in_a_string_is_quoted_as_a_name_there(schema: str) -> 
     assert render("nextval('pgjq.job_seq')", schema) == f"nextval({expected})"
 
 
+@in_any_time
+@given(schemas)
+def test_a_tables_name_in_a_string_is_quoted_as_a_name_there(schema: str) -> None:
+    assert render("regclass('pgjq.job')", schema) == f"regclass({literal(identifier(schema) + '.job')})"
+
+
+@in_any_time
+@given(schemas)
+def test_a_schemas_roles_are_named_after_it(schema: str) -> None:
+    rendered = render("on schema pgjq to pgjq_worker; 'pgjq_admin'", schema)
+    names = identifier(schema), identifier(schema + "_worker"), literal(schema + "_admin")
+    assert rendered == "on schema {} to {}; {}".format(*names)
+
+
 def test_the_usual_schema_changes_nothing() -> None:
     for path in SQL.glob("*/*.sql"):
         text = path.read_text(encoding="utf-8")
