@@ -216,4 +216,4 @@ def test_the_command_prunes(client: Client, database: str) -> None:
         timeout=60,
         check=True,
     )
-    assert done.stdout == "pruned 1 jobs\n"
+    assert done.stdout == "pruned 1 job\n"

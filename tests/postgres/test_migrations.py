@@ -132,11 +132,11 @@ def replaced_version(conninfo: str, change: int) -> Iterator[None]:
         row = connection.execute("select pgjq.schema_version()").fetchone()
         assert row is not None
         define = (
-            "create or replace function pgjq.schema_version() returns integer language sql immutable parallel safe as "
+            "create or replace function pgjq.schema_version() returns integer language sql immutable parallel safe "
         )
-        connection.execute(sql.SQL(define + "{}").format(f"select {row[0] + change}"))
+        connection.execute(sql.SQL(define + "return {}").format(row[0] + change))
         yield
-        connection.execute(sql.SQL(define + "{}").format(f" select {row[0]} "))
+        connection.execute(sql.SQL(define + "return {}").format(row[0]))
 
 
 def enqueue(colour: str, storage: pgjq.PostgresStorage) -> None:
