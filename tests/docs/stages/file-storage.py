@@ -1,0 +1,3 @@
+"""What the page takes for granted: imports."""
+
+import pgjq

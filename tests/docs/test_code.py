@@ -1,0 +1,102 @@
+"""Every Python block in the documents, run as it stands there, in its page's order and in one namespace a page.
+
+What a page takes for granted, such as a handler that runs elsewhere, is in stages/ under the page's name; a stage may
+also have a function `afterwards`, which looks at what the page has left behind. Addresses in the text stand for servers
+of the tests. `run()` begins and returns, and what it began ends with the page. What `print` says is what the comment
+behind it begins with.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Engine
+
+import pgjq
+from pgjq.worker.service import Runnable
+from tests.docs.pages import PAGES, Block, blocks, name
+
+STAGES = Path(__file__).parent / "stages"
+SAID = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_the_code_on_a_page_does_what_it_says(
+    page: Path,
+    empty_database: str,
+    redis_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
+    places = {
+        "postgresql://localhost/shop": url,
+        "postgresql+psycopg://localhost/shop": url.replace("postgresql:", "postgresql+psycopg:", 1),
+        "redis://localhost:6379/0": redis_url,
+        "/var/lib/jobs": str(tmp_path / "jobs"),
+    }
+    monkeypatch.setenv("PGJQ_URL", url)
+    monkeypatch.chdir(tmp_path)
+    code = [block for block in blocks(page, "python") if block.excuse is None]
+    if not any("pgjq.migrate(" in block.text for block in code):
+        pgjq.migrate(url)
+    module = ModuleType("page")  # A real one, where type hints are looked up.
+    monkeypatch.setitem(sys.modules, "page", module)
+    names = vars(module)
+    with ExitStack() as stack:
+        monkeypatch.setattr(Runnable, "run", lambda self: stack.enter_context(self))
+        stack.callback(close, names)
+        stage = STAGES / f"{page.stem.lower()}.py"
+        if stage.exists():
+            exec(compile(stage.read_text(), stage, "exec", dont_inherit=True), names)  # noqa: S102
+        for block in code:
+            capsys.readouterr()
+            run(block, names, places)
+            compare(block, capsys.readouterr().out)
+        names.get("afterwards", lambda: None)()
+
+
+def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> None:
+    """Run a block; a traceback names its page and line."""
+    text = "\n" * (block.line - 1) + block.text
+    for place, real in places.items():
+        text = text.replace(place, real)
+    where = name(block.page)
+    linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+    exec(compile(text, where, "exec", dont_inherit=True), names)  # noqa: S102
+
+
+def compare(block: Block, output: str) -> None:
+    """Hold a block to what its comments say that it prints."""
+    said = SAID.findall(block.text)
+    if said:
+        lines = output.splitlines()
+        assert len(lines) == len(said), f"{name(block.page)}:{block.line} printed {lines}"
+        wrong = [(line, comment) for line, comment in zip(lines, said, strict=True) if not comment.startswith(line)]
+        assert not wrong, f"{name(block.page)}:{block.line}"
+
+
+def close(names: dict[str, Any]) -> None:
+    """Close the storages and engines of a page: closing twice does nothing."""
+    for value in list(names.values()):
+        storage = getattr(value, "storage", value)
+        if hasattr(storage, "promises"):
+            storage.close()
+        elif isinstance(value, Engine):
+            value.dispose()
+
+
+def test_few_blocks_are_not_run() -> None:
+    excused = [block for page in PAGES for block in blocks(page, "python") if block.excuse]
+    assert len(excused) * 10 <= sum(len(blocks(page, "python")) for page in PAGES), excused
