@@ -1,0 +1,69 @@
+"""`pgjq bench`: how fast a storage is, from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pgjq.cli.measure import Figures, measure
+from pgjq.cli.storage import with_client
+
+if TYPE_CHECKING:
+    from pgjq.cli.output import Columns, Output
+    from pgjq.client import Client
+
+COLUMNS: Final[Columns] = {
+    "what": lambda line: line[0],
+    "value": lambda line: line[1],
+    "means": lambda line: line[2],
+}
+
+
+@click.command()
+@click.option(
+    "--jobs", type=click.IntRange(100, 1_000_000), default=10_000, show_default=True, help="How many jobs to drain."
+)
+@click.option("--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Jobs at a time.")
+@with_client
+def bench(client: Client, output: Output, *, jobs: int, concurrency: int) -> None:
+    """Measure a storage: how fast jobs go in, how fast they come out, how soon one begins.
+
+    Works on a queue of its own, which is removed in the end, with one client and one worker in this process and a
+    handler that does nothing. What many processes do together is another figure. A few hundred jobs a second at the
+    storage's real settings are worth more than a record at settings that you do not use.
+
+    \b
+    Examples:
+      pgjq bench --url postgresql://localhost/app
+      pgjq bench --url file:///tmp/jobs --jobs 50000 --concurrency 50 --json
+    """  # noqa: D301
+    with output.stages() as show:
+        figures = measure(client, jobs, concurrency, show)
+    if output.as_json:
+        output.record(figures)
+    else:
+        output.rows(_lines(figures), COLUMNS)
+
+
+def _lines(figures: Figures) -> list[tuple[str, str, str]]:
+    at_once = f"{figures.concurrency} at a time"
+    return [
+        ("enqueue", f"{figures.enqueue_rate:,.0f}/s", "jobs enqueued by one call each, one after the other"),
+        ("enqueue_many", f"{figures.enqueue_many_rate:,.0f}/s", "jobs enqueued 1,000 by a call"),
+        ("drain", f"{figures.drain_rate:,.0f}/s", f"jobs run by one worker process, {at_once}"),
+        (
+            "pickup",
+            _latency(figures.pickup_p50_ms, figures.pickup_p95_ms),
+            "from enqueue to the handler of an idle worker",
+        ),
+        (
+            "round trip",
+            _latency(figures.round_trip_p50_ms, figures.round_trip_p95_ms),
+            "enqueue_and_wait, to the result",
+        ),
+    ]
+
+
+def _latency(median: float, high: float) -> str:
+    return f"{median:.1f} ms, p95 {high:.1f} ms"

@@ -1,0 +1,23 @@
+"""Asking before something is lost."""
+
+from __future__ import annotations
+
+import click
+
+from pgjq.cli.root import Refusal
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only with a yes: from the option, or from somebody who answers."""
+    if not yes and not _ask(question):
+        raise Refusal("nothing was changed; --yes goes ahead without asking")
+
+
+def _ask(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as error:
+        click.echo(err=True)  # The answer that did not come would have ended the line.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        return False

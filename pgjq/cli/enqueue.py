@@ -1,0 +1,149 @@
+"""`pgjq enqueue`: one job from the command line, or many from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pgjq.cli.kinds import DURATION, JSON, Parsed, read_json
+from pgjq.cli.root import Misuse, Refusal
+from pgjq.cli.settings import JOB, with_settings
+from pgjq.cli.storage import with_client
+from pgjq.cli.text import many, readable
+from pgjq.errors import PgjqError
+from pgjq.ids import make_ids
+from pgjq.job import NewJob, content_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pgjq.cli.output import Output
+    from pgjq.client import Client
+    from pgjq.job import EnqueueResult
+
+BATCH: Final = 1000
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("payload", type=JSON)
+@click.option("--id", "job_id", help="The job's id; enqueueing it again is a duplicate. Without it, one is made.")
+@click.option(
+    "--content-id", "named", is_flag=True, help="Name the job after its payload: the same one is a duplicate."
+)
+@click.option("--lines", is_flag=True, help="Read standard input: each line is a payload. PAYLOAD is - then.")
+@click.option("--wait", type=DURATION, help="Wait for the result, so long at the most, and print it.")
+@with_settings(JOB)
+@with_client
+def enqueue(
+    client: Client,
+    output: Output,
+    *,
+    queue: str,
+    payload: Any,
+    job_id: str | None,
+    named: bool,
+    lines: bool,
+    wait: float | None,
+    settings: dict[str, Any],
+) -> None:
+    """Add a job to a queue. PAYLOAD is JSON, or - for standard input.
+
+    A job whose id is taken is not added: the answer says by what, and the exit code is 0, because the job is there.
+    With --lines jobs are added a thousand at a time; each thousand is added as a whole or not at all.
+
+    \b
+    Examples:
+      pgjq enqueue mail '{"order": 7}'
+      pgjq enqueue mail '{"order": 7}' --id receipt-7 --priority 10 --delay 5m
+      pgjq enqueue mail '{"order": 7}' --run-at 2026-01-31T09:30:00+01:00 --retry-limit 5 --retry-backoff
+      pgjq enqueue squares 12 --wait 10s
+      pgjq enqueue mail - --lines --content-id < jobs.jsonl
+    """  # noqa: D301
+    _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
+    if lines:
+        _enqueue_lines(client, output, queue, named=named, settings=settings)
+        return
+    value = payload.value if isinstance(payload, Parsed) else _read_all()
+    job_id = content_id(value) if named else job_id
+    if wait is None:
+        _tell(output, queue, client.enqueue(queue, job_id, value, **settings))
+        return
+    job_id = next(make_ids()) if job_id is None else job_id
+    result = client.enqueue_and_wait(queue, job_id, value, timeout=wait, **settings)
+    output.say(readable(result), queue=queue, id=job_id, state="completed", result=result)
+
+
+def _check_exclusive(payload: Any, job_id: str | None, *, named: bool, lines: bool, wait: float | None) -> None:
+    if job_id is not None and named:
+        raise click.UsageError("--id and --content-id exclude each other")
+    if lines and payload != "-":
+        raise click.UsageError("--lines reads standard input: write - as PAYLOAD")
+    if lines and (job_id is not None or wait is not None):
+        raise click.UsageError("--id and --wait are for one job, not for --lines")
+
+
+def _tell(output: Output, queue: str, result: EnqueueResult) -> None:
+    sentence = {
+        "queued": f"queued job {result.id} in queue {queue}",
+        "duplicate": f"job {result.id} is in queue {queue} already, {result.existing_state}",
+        "completed": f"job {result.id} in queue {queue} has completed: {readable(result.result)}",
+    }[result.status]
+    output.say(sentence, **_facts(queue, result))
+
+
+def _facts(queue: str, result: EnqueueResult) -> dict[str, Any]:
+    return {"queue": queue, **result._asdict()}
+
+
+def _enqueue_lines(client: Client, output: Output, queue: str, *, named: bool, settings: dict[str, Any]) -> None:
+    counts: Counter[str] = Counter()
+    with output.progress("enqueued") as show:
+        results = _results(client, queue, _jobs(named=named, settings=settings), counts, show)
+        if output.as_json:
+            output.rows((_facts(queue, result) for result in results), {})
+            return
+        total = sum(1 for _ in results)
+    there = total - counts["queued"]
+    output.say(
+        f"queued {many(counts['queued'])} in queue {queue}" + (f"; {there:,} were there already" if there else "")
+    )
+
+
+def _results(
+    client: Client, queue: str, jobs: Iterator[NewJob], counts: Counter[str], show: Callable[[int], None]
+) -> Iterator[EnqueueResult]:
+    try:
+        while batch := list(islice(jobs, BATCH)):
+            results = client.enqueue_many(queue, batch)
+            counts.update(result.status for result in results)
+            show(counts.total())
+            yield from results
+    except (PgjqError, ValueError) as error:
+        stands = f"{many(counts.total())} before it were enqueued" if counts else "nothing was enqueued"
+        raise (Misuse if isinstance(error, ValueError) else Refusal)(f"{error}; {stands}") from error
+
+
+def _jobs(*, named: bool, settings: dict[str, Any]) -> Iterator[NewJob]:
+    for number, line in enumerate(sys.stdin, 1):
+        if line.strip():
+            value = _read_line(number, line)
+            yield NewJob(content_id(value) if named else None, value, **settings)
+
+
+def _read_line(number: int, line: str) -> Any:
+    try:
+        return read_json(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from error
+
+
+def _read_all() -> Any:
+    try:
+        return read_json(sys.stdin.read())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

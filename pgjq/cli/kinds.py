@@ -1,0 +1,84 @@
+"""What options are written as: durations, points in time, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pgjq.cli.text import UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+_LENGTHS: Final = {"": 1.0, **dict(UNITS)}
+
+
+class Kind(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  (click 8.1 takes none)
+    """A kind of option, by the function that reads it; its ValueError says what is wrong."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Parsed:
+    """A value that was read from an argument: any JSON, also null."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def read_json(text: str) -> Any:
+    """Read JSON; a ValueError says what is wrong with it, and where."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        where = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"this is not JSON: {error.msg} at {where}") from error
+    except RecursionError as error:
+        raise ValueError("this JSON is nested too deeply") from error
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"this is not JSON: it has no word for {constant}")
+
+
+def _duration(text: str) -> float:
+    if (written := _DURATION.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is not a duration: write seconds, or 90s, 15m, 2h, 7d")
+    return float(written[1]) * _LENGTHS[written[2]]
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: write it as 2026-01-31T09:30:00+01:00") from error
+    if moment.utcoffset() is None:
+        raise ValueError(f"{text!r} does not say its time zone: add an offset, as +01:00, or Z")
+    return moment
+
+
+def _json(text: str) -> Any:
+    """Leave `-` for whoever reads standard input."""
+    try:
+        return text if text == "-" else Parsed(read_json(text))
+    except ValueError as error:
+        hint = "; text is quoted twice, as '\"hello\"'" if text[:1].isalpha() else ""
+        raise ValueError(f"{error}{hint}") from error
+
+
+DURATION: Final = Kind("duration", _duration)
+MOMENT: Final = Kind("time", _moment)
+JSON: Final = Kind("json", _json)

@@ -1,0 +1,108 @@
+"""What a worker and a reaper say while they run: log lines on stderr, as text or as JSON objects.
+
+Whoever's module sets logging up keeps it, unless an option of ours says how to log. An error of pgjq's own, such as a
+storage that is away, is one line, and its traceback is for `--debug`; a handler's errors are logged as jobs end.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pgjq.cli.text import document, one_line, printable
+from pgjq.errors import PgjqError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.job import Event
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+_USUAL: Final = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "pgjq_error"))
+
+logger: Final = logging.getLogger("pgjq")
+
+
+class _Lines(logging.Formatter):
+    """Time, level, what happened, and the rest as name=value."""
+
+    def __init__(self, *, debug: bool) -> None:
+        super().__init__()
+        self._debug = debug
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = one_line(record.getMessage()) if record.name == "pgjq" else record.getMessage()
+        more = [f"{name}={value}" for name, value in _extras(record).items() if f"{name}=" not in message]
+        line = printable(" ".join([f"{_local(record)} {record.levelname.lower():<7}", message, *more]))
+        trace = self.trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+    def trace(self, record: logging.LogRecord) -> str | None:
+        """Return the traceback, if it is not just that of a storage that is away."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None or (isinstance(error, PgjqError) and not self._debug):
+            return None
+        return self.formatException(record.exc_info) if record.exc_info else None
+
+
+class _Objects(_Lines):
+    """One JSON object for each line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat()
+        said = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage(), **_extras(record)}
+        trace = self.trace(record)
+        return document({**said, "traceback": trace} if trace else said)
+
+
+def with_log(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--log-level` and `--json`, and a function that starts the log as its first argument."""
+
+    @functools.wraps(command)
+    @click.pass_context
+    def logged(ctx: click.Context, *args: Any, log_level: str | None, as_json: bool, **options: Any) -> None:
+        debug = bool(ctx.find_root().params.get("debug"))
+        command(lambda: _begin(log_level, as_json=as_json, debug=debug), *args, **options)
+
+    as_objects = click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
+    how_much = click.option("--log-level", type=click.Choice(LEVELS), help="What to log; by default info.")
+    return how_much(as_objects(logged))
+
+
+def log_event(event: Event) -> None:
+    """Log what happened to a job."""
+    error = getattr(event.error, "original_error", None) or event.error
+    kind = getattr(error, "type", type(error).__name__)
+    facts = {
+        "queue": event.queue,
+        "id": event.id,
+        "attempts": event.attempts,
+        "action": event.action,
+        "reason": event.reason,
+        "error": None if error is None else f"{kind}: {getattr(error, 'message', error)}",
+    }
+    level = {"failed": logging.ERROR, "failing": logging.WARNING, "stalled": logging.WARNING}.get(
+        event.name, logging.DEBUG
+    )
+    logger.log(level, "job %s", event.name, extra={name: fact for name, fact in facts.items() if fact is not None})
+
+
+def _begin(level: str | None, *, as_json: bool, debug: bool) -> None:
+    root = logging.getLogger()
+    if root.handlers and level is None and not as_json:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Objects(debug=debug) if as_json else _Lines(debug=debug))
+    logging.basicConfig(level=(level or "info").upper(), handlers=[handler], force=True)
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _USUAL}
+
+
+def _local(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,154 @@
+"""Where a command's answer goes: text for people, or with `--json` one JSON document for programs.
+
+An answer is a sentence, a record or a table. In a terminal tables are drawn by rich, within its width; elsewhere they
+are plain columns, however wide, without a box or a colour. Progress is shown on stderr, and only in a terminal.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from pgjq.cli.text import NOTHING, document, printable, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from rich.console import JustifyMethod
+    from rich.progress import TaskID
+
+    Columns = Mapping[str, Callable[[Any], Any]]
+
+COLOURS: Final = {
+    "queued": "blue",
+    "processing": "cyan",
+    "failing": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "dim",
+}
+WIDE: Final = 100_000  # Nothing is cut in a file or a pipe.
+
+
+class Meter:
+    """How much is done: call it with the number so far."""
+
+    def __init__(self, show: Callable[[int], None]) -> None:
+        self.done = 0
+        self._show = show
+
+    def __call__(self, done: int) -> None:
+        self.done = done
+        self._show(done)
+
+
+class Output:
+    """The answer of one command."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._console = Console(highlight=False)
+
+    def say(self, sentence: str, **data: Any) -> None:
+        """Answer with a sentence; `data` is the same for programs."""
+        click.echo(document(data) if self.as_json else printable(sentence))
+
+    def record(self, value: Any) -> None:
+        """Answer with one thing and all that is known of it."""
+        if self.as_json:
+            click.echo(document(asdict(value)))
+            return
+        known = {field.name: getattr(value, field.name) for field in fields(value)}
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for name, cell in known.items():
+            if cell not in (None, ()):
+                table.add_row(name, _cell(name, cell))
+            if trace := getattr(cell, "traceback", None):
+                table.add_row("traceback", _cell("traceback", trace.rstrip()))
+        self._draw(table)
+
+    def rows(self, values: Iterable[Any], columns: Columns) -> int:
+        """Answer with several things, and return how many; a document is written while they come."""
+        if self.as_json:
+            return self._array(values)
+        return self._table(list(values), columns)
+
+    def note(self, sentence: str) -> None:
+        """Say something beside the answer."""
+        click.echo(printable(sentence), err=True)
+
+    @contextmanager
+    def progress(self, doing: str, total: int | None = None) -> Generator[Meter]:
+        """Show how far something has come."""
+        with self._bar() as bar:
+            task = bar.add_task(doing, total=total)
+            yield Meter(lambda done: bar.update(task, completed=done))
+
+    @contextmanager
+    def stages(self) -> Generator[Callable[[str, int, int], None]]:
+        """Show how far each of several steps has come; it is told by name, number and total."""
+        steps: dict[str, TaskID] = {}
+        with self._bar() as bar:
+
+            def show(step: str, done: int, total: int) -> None:
+                if step not in steps:
+                    steps[step] = bar.add_task(step)
+                bar.update(steps[step], completed=done, total=total)
+
+            yield show
+
+    def _bar(self) -> Progress:
+        console = Console(stderr=True, highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        return Progress(*columns, console=console, transient=True, disable=self._is_quiet(console))
+
+    def _is_quiet(self, console: Console) -> bool:
+        return self.as_json or not console.is_terminal
+
+    def _array(self, values: Iterable[Any]) -> int:
+        """Write one document with one thing on each line. If it is cut off, no parser takes it for the whole."""
+        count = 0
+        for value in values:
+            click.echo(f"{',' if count else '['}\n{document(value)}", nl=False)
+            count += 1
+        click.echo("\n]" if count else "[]")
+        return count
+
+    def _table(self, values: list[Any], columns: Columns) -> int:
+        table = Table(box=SIMPLE_HEAD if self._console.is_terminal else None, pad_edge=False)
+        for name, read in columns.items():
+            table.add_column(name, justify=_justify(read(value) for value in values), overflow="fold")
+        for value in values:
+            table.add_row(*(_cell(name, read(value)) for name, read in columns.items()))
+        self._draw(table)
+        return len(values)
+
+    def _draw(self, table: Table) -> None:
+        if self._console.is_terminal:
+            self._console.print(table)
+            return
+        paper = StringIO()
+        Console(file=paper, width=WIDE, color_system=None).print(table)
+        lines = paper.getvalue().splitlines()
+        click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _cell(name: str, value: Any) -> Text:
+    text = shown(name, value)
+    return Text(text, style="dim" if text == NOTHING else COLOURS.get(text, ""))
+
+
+def _justify(values: Iterable[Any]) -> JustifyMethod:
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in values if value is not None]
+    return "right" if numbers and all(numbers) else "left"

@@ -1,0 +1,99 @@
+"""How a command ends: its exit code, and an error as one line on stderr that says what to do.
+
+Everything ends here, pgjq's errors and click's alike. Standard output carries answers and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+
+from pgjq.cli.text import one_line
+from pgjq.errors import PgjqError, StorageUnavailableError, ValidationError
+
+NO: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0    done; also for a job that was there already, and for a worker that was asked to stop
+  1    the answer is no: not found, not done, failed, or the storage could not be reached
+  2    the command cannot be understood as it was written
+  130  interrupted by Ctrl-C; what was done before stays done"""
+
+_CLICKS: Final = (click.ClickException, click.Abort, click.exceptions.Exit)
+_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # Click 8.1 shows help by itself.
+
+
+class Refusal(click.ClickException):
+    """The answer is no, and the text says why."""
+
+    exit_code = NO
+
+
+class Misuse(Refusal):
+    """What was written cannot be used, and the text says why."""
+
+    exit_code = USAGE
+
+
+class Commands(click.Group):
+    """The root of the commands, in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in self.commands if not self.commands[name].hidden or ctx.resilient_parsing]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (PgjqError, Refusal) as error:
+            if ctx.params["debug"]:
+                raise error.__cause__ or error from None
+            raise _refusal(error) from error
+        except Exception as error:
+            if ctx.params["debug"] or isinstance(error, (*_CLICKS, BrokenPipeError)):
+                raise
+            raise Refusal(
+                f"{type(error).__name__}: {error}; this should not happen, pgjq --debug … shows it"
+            ) from error
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except _HELP as error:
+            error.show()
+            code = error.exit_code
+        except click.ClickException as error:
+            code = _complain(_with_help(error), error.exit_code)
+        except click.Abort as error:
+            code = _complain("interrupted", INTERRUPTED) if _was_interrupted(error) else _complain("aborted", NO)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refusal(error: PgjqError | Refusal) -> Refusal:
+    """Say what to look at where an error's own message cannot know."""
+    if isinstance(error, Refusal):
+        return error
+    hint = " (look at --url or PGJQ_URL)" if isinstance(error, StorageUnavailableError) else ""
+    return (Misuse if isinstance(error, ValidationError) else Refusal)(f"{error}{hint}")
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo(f"Error: {one_line(message)}", err=True)
+    return code
+
+
+def _with_help(error: click.ClickException) -> str:
+    message = error.format_message()
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    return f"{message.removesuffix('.')} (see: {error.ctx.command_path} --help)"
+
+
+def _was_interrupted(error: click.Abort) -> bool:
+    return isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)

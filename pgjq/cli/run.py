@@ -1,0 +1,35 @@
+"""Running something until it is told to stop: SIGTERM and Ctrl-C end it in order, a second one ends it now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pgjq.blocking import drive
+from pgjq.cli.log import logger
+from pgjq.worker.shutdown import Asked
+
+if TYPE_CHECKING:
+    from pgjq.storage.base import Storage
+    from pgjq.worker.service import Runnable
+
+
+def check_storage(storage: Storage) -> None:
+    """Reach the storage once, so that a wrong address or a missing schema is an error now and not a log line for ever.
+
+    The connection is closed again: what has been forked must not inherit one.
+    """
+    ops = storage.reserved()
+    try:
+        drive(ops.workers())
+    finally:
+        drive(ops.close())
+
+
+def run(runnable: Runnable, started: str, stopping: str) -> None:
+    """Run until SIGTERM or SIGINT, and say so at both ends."""
+    asked = Asked()
+    with runnable:
+        logger.info("%s", started)
+        asked.wait()
+        logger.info("%s", stopping)
+    logger.info("stopped")

@@ -1,0 +1,116 @@
+"""Which storage a command talks to: `--url`, else PGJQ_URL, else the embedded PostgreSQL, which is said on stderr."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from pgjq.cli.database import database
+from pgjq.cli.output import Output
+from pgjq.client import Client
+from pgjq.errors import ValidationError
+from pgjq.migrate import migrate
+from pgjq.open import open_storage
+from pgjq.serde import JsonSerde
+from pgjq.storage.postgres.storage import PostgresStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pgjq.storage.base import Storage
+
+SCHEMA: Final = "pgjq"
+
+
+class _Readable(JsonSerde):
+    """Results as JSON; what another serde wrote stays bytes, which are shown as base64."""
+
+    def deserialize(self, data: bytes) -> Any:
+        try:
+            return super().deserialize(data)
+        except ValueError:
+            return data
+
+
+@contextmanager
+def open_named(url: str | None, schema: str) -> Generator[Storage]:
+    """Open the storage that a URL or a connection string names, and close it in the end."""
+    if url is not None and not _is_postgres(url):
+        with closing(_open_other(url, schema)) as storage:
+            yield storage
+        return
+    with database(url) as conninfo:
+        if url is None or url.startswith("embedded:"):
+            migrate(conninfo, schema)
+        with closing(PostgresStorage(conninfo, schema=schema)) as storage:
+            yield storage
+
+
+def kind_of(storage: Storage) -> str:
+    """Name a storage's kind to people."""
+    return type(storage).__name__.lstrip("_")
+
+
+def with_storage(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--url` and `--schema`, and the storage that they name as its first argument."""
+
+    @functools.wraps(command)
+    def opening(*args: Any, url: str | None, schema: str, **options: Any) -> None:
+        with open_named(url, schema) as storage:
+            command(storage, *args, **options)
+
+    return _URL(_SCHEMA(opening))
+
+
+def with_output(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--json`, and the output that it asks for as its first argument."""
+
+    @functools.wraps(command)
+    def answering(*args: Any, as_json: bool, **options: Any) -> None:
+        command(Output(as_json=as_json), *args, **options)
+
+    return _JSON(answering)
+
+
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all of these options, and a client and an output as its first two arguments."""
+
+    @functools.wraps(command)
+    def calling(output: Output, storage: Storage, **options: Any) -> None:
+        command(Client(storage, result_serde=_Readable()), output, **options)
+
+    return with_storage(with_output(calling))
+
+
+_URL: Final = click.option(
+    "--url",
+    envvar="PGJQ_URL",
+    show_envvar=True,
+    help="The storage: postgresql://…, redis://…, file:///directory, embedded: or memory:; without it, embedded:.",
+)
+_SCHEMA: Final = click.option(
+    "--schema", default=SCHEMA, show_default=True, help="In PostgreSQL, the schema that holds pgjq's tables."
+)
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+
+
+def _is_postgres(url: str) -> bool:
+    """Tell a URL of PostgreSQL, or libpq's keywords and values, from all others."""
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        return False
+    return scheme in ("postgresql", "postgres", "embedded") or ("=" in url and "://" not in url)
+
+
+def _open_other(url: str, schema: str) -> Storage:
+    storage = open_storage(url)
+    if schema != SCHEMA:
+        raise ValidationError("--schema is for PostgreSQL; other storages have none")
+    if not storage.promises.processes:
+        click.echo("memory: is empty when a command starts, and what it held is gone when it ends", err=True)
+    return storage

@@ -1,0 +1,102 @@
+"""How values are written for people: nothing that a job's id or error holds can move a terminal's cursor."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.job import JobError, JobSource, QueueStats
+from pgjq.shape import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNITS: Final = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
+DURATIONS: Final = frozenset(
+    (
+        "retry_delay",
+        "retry_delay_max",
+        "heartbeat_seconds",
+        "expire_in_seconds",
+        "retention_seconds",
+        "delete_after_seconds",
+        "oldest_ready_age",
+    )
+)
+NOTHING: Final = "-"
+
+
+def printable(text: str) -> str:
+    """Write what cannot be seen as an escape, but for line feeds."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """Put a text on one line."""
+    return printable(" ".join(text.split()))
+
+
+def many(count: int, what: str = "job") -> str:
+    """Write how many there are of something."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def document(value: Any) -> str:
+    """Write a value as JSON for programs: ASCII, so that no locale and no terminal can spoil it."""
+    return json.dumps(value, default=plain)
+
+
+def readable(value: Any) -> str:
+    """Write a value as JSON for people: letters as they are."""
+    return printable(json.dumps(value, default=plain, ensure_ascii=False))
+
+
+def shown(name: str, value: Any) -> str:
+    """Write the value of a field for people."""
+    if value is None or value == ():
+        return NOTHING
+    if name in DURATIONS:
+        return duration(value)
+    for kind, write in _WRITERS:
+        if isinstance(value, kind):
+            return write(value)
+    return readable(value)
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as the options read them: 15m, 7d, 2.5s."""
+    for unit, length in UNITS:
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:.3g}s" if seconds < 10 else f"{seconds:.0f}s"  # noqa: PLR2004
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _local(moment: datetime) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _source(source: JobSource) -> str:
+    return printable(f"{source.queue} {source.id}, after {source.attempts} attempts")
+
+
+def _sizes(stats: QueueStats) -> str:
+    return ", ".join(f"{getattr(stats, state):,} {state}" for state in ("queued", "processing", "failed"))
+
+
+_WRITERS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
+    (bool, lambda value: "yes" if value else "no"),
+    (int, "{:,}".format),
+    (str, printable),
+    (datetime, _local),
+    (JobError, lambda error: one_line(f"{error.type}: {error.message}")),
+    (JobSource, _source),
+    (QueueStats, _sizes),
+    (tuple, lambda names: printable(", ".join(names))),
+)

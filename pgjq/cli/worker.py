@@ -1,0 +1,107 @@
+"""`pgjq worker`: run the handlers of queues that a module makes."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgjq.cli.kinds import DURATION
+from pgjq.cli.log import log_event, logger, with_log
+from pgjq.cli.root import Misuse
+from pgjq.cli.run import check_storage, run
+from pgjq.cli.storage import kind_of
+from pgjq.cli.target import find_queues
+from pgjq.cli.text import duration
+from pgjq.queue import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pgjq.lease import LeasePolicy
+    from pgjq.queue import AsyncQueue, Queue
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="MODULE:QUEUE...")
+@click.option("--concurrency", type=int, help="Jobs at a time in each process; by default what the queues say, summed.")
+@click.option(
+    "--processes", type=int, default=1, show_default=True, help="How many processes; those that die are replaced."
+)
+@click.option("--grace", type=DURATION, help="How long running jobs may take to end; by default what the queues say.")
+@with_log
+def worker(
+    begin_log: Callable[[], None],
+    *,
+    targets: tuple[str, ...],
+    concurrency: int | None,
+    processes: int,
+    grace: float | None,
+) -> None:
+    """Run the handlers of queues, until SIGTERM or Ctrl-C.
+
+    MODULE:QUEUE names a Queue or AsyncQueue, or a list of them, in a module of yours; MODULE alone is every queue with
+    a handler in it. The current directory is importable. A queue brings its storage along, so there is no --url here:
+    let the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy.
+
+    When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
+    back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
+    lapse.
+
+    \b
+    Examples:
+      pgjq worker shop.tasks:mail
+      pgjq worker shop.tasks:mail shop.tasks:orders --concurrency 20 --processes 4
+      pgjq worker shop.tasks --grace 5m --json
+    """  # noqa: D301
+    queues = find_queues(targets)
+    begin_log()
+    with closing(queues[0].storage) as storage:
+        crew = _crew(queues, concurrency, processes, grace)
+        check_storage(storage)
+        if not storage.promises.processes:
+            logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
+        _listen(queues)
+        run(crew, _started(crew), f"stopping: running jobs have {duration(crew.grace)}, a second signal exits now")
+
+
+def _crew(queues: Sequence[Queue | AsyncQueue], concurrency: int | None, processes: int, grace: float | None) -> Worker:
+    return Worker(
+        *queues,
+        concurrency=sum(queue.concurrency for queue in queues) if concurrency is None else concurrency,
+        processes=processes,
+        grace=max(queue.grace for queue in queues) if grace is None else grace,
+        lease_policy=_policy(queues),
+    )
+
+
+def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
+    """Return the policy that the queues agree on: a worker claims for all of them at once."""
+    first, *others = queues
+    for queue in others:
+        if queue.lease_policy != first.lease_policy:
+            raise Misuse(f"{first.name} and {queue.name} have different lease policies; run a worker for each")
+        if queue.storage is not first.storage:
+            raise Misuse(
+                f"{first.name} and {queue.name} have a storage each; make one for both, or run a worker for each"
+            )
+    return first.lease_policy
+
+
+def _listen(queues: Sequence[Any]) -> None:
+    """Log how jobs end: those that do well only for who wants to know, because there are many."""
+    names = ["failing", "failed", "cancelled", "stalled"]
+    if logger.isEnabledFor(logging.DEBUG):
+        names += ["processing", "completed"]
+    for queue in queues:
+        for name in names:
+            queue.on(name, log_event)
+
+
+def _started(crew: Worker) -> str:
+    names = ", ".join(queue.name for queue in crew.queues)
+    many = f"{crew.processes} processes with {crew.concurrency} jobs each" if crew.processes > 1 else ""
+    what = many or f"{crew.concurrency} jobs at a time"
+    return f"worker {crew.queues[0].worker_id} serves {names} on {kind_of(crew.storage)}: {what}"

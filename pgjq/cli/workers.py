@@ -1,0 +1,34 @@
+"""`pgjq workers`: who works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pgjq.cli.storage import with_client
+
+if TYPE_CHECKING:
+    from pgjq.cli.output import Columns, Output
+    from pgjq.client import Client
+
+COLUMNS: Final[Columns] = {
+    "id": lambda worker: worker.id,
+    "queues": lambda worker: worker.queues,
+    "started_at": lambda worker: worker.started_at,
+    "last_seen": lambda worker: worker.last_seen,
+    "running": lambda worker: worker.running,
+}
+
+
+@click.command()
+@with_client
+def workers(client: Client, output: Output) -> None:
+    """List the workers that were seen lately.
+
+    \b
+    Examples:
+      pgjq workers
+      pgjq workers --json
+    """  # noqa: D301
+    output.rows(client.get_workers(), COLUMNS)
