@@ -27,10 +27,14 @@ from tests.docs.pages import PAGES, Block, blocks, name
 
 STAGES = Path(__file__).parent / "stages"
 SAID = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
-WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def parts(page: Path) -> list[Block]:
+    """List what is run here: blocks with a title are files, and test_tutorial.py runs those."""
+    return [block for block in blocks(page, "python") if block.excuse is None and block.title is None]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if parts(page)], ids=name)
 def test_the_code_on_a_page_does_what_it_says(
     page: Path,
     empty_database: str,
@@ -48,7 +52,7 @@ def test_the_code_on_a_page_does_what_it_says(
     }
     monkeypatch.setenv("PGJQ_URL", url)
     monkeypatch.chdir(tmp_path)
-    code = [block for block in blocks(page, "python") if block.excuse is None]
+    code = parts(page)
     if not any("pgjq.migrate(" in block.text for block in code):
         pgjq.migrate(url)
     module = ModuleType("page")  # A real one, where type hints are looked up.
