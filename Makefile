@@ -46,7 +46,7 @@ format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 	@$(BIN)/sqlfluff fix --disable-progress-bar sql
 
 docs: .venv/.docs  ## Build the site with everything there is to read, into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "==> open site/index.html, or run $(BIN)/mkdocs serve: the search needs a server"
 
 bench: .venv/.bench  ## Measure, as ratios within one run

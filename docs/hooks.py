@@ -42,7 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     for uri, path in FROM_ELSEWHERE.items():
         files.append(File.generated(config, uri, content=(ROOT / path).read_text()))
     files.append(File.generated(config, "commands.md", content=_commands()))
-    files.append(File.generated(config, "adr/index.md", content=_decisions(), inclusion=InclusionLevel.NOT_IN_NAV))
+    files.append(File.generated(config, "adr/index.md", content=_decisions()))
     for path in sorted(_linked_sources(files)):
         source = File.generated(config, _uri(path), content=_shown(path), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(source)

@@ -12,6 +12,7 @@ import linecache
 import re
 import sys
 from contextlib import ExitStack
+from functools import partialmethod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,24 +35,33 @@ def parts(page: Path) -> list[Block]:
     return [block for block in blocks(page, "python") if block.excuse is None and block.title is None]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if parts(page)], ids=name)
-def test_the_code_on_a_page_does_what_it_says(
-    page: Path,
-    empty_database: str,
-    redis_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def url(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
-    places = {
+    monkeypatch.setenv("PGJQ_URL", url)
+    monkeypatch.chdir(tmp_path)
+    return url
+
+
+@pytest.fixture
+def places(url: str, redis_url: str, tmp_path: Path) -> dict[str, str]:
+    """Say what the addresses in the text stand for."""
+    return {
         "postgresql://localhost/shop": url,
         "postgresql+psycopg://localhost/shop": url.replace("postgresql:", "postgresql+psycopg:", 1),
         "redis://localhost:6379/0": redis_url,
         "/var/lib/jobs": str(tmp_path / "jobs"),
     }
-    monkeypatch.setenv("PGJQ_URL", url)
-    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if parts(page)], ids=name)
+def test_the_code_on_a_page_does_what_it_says(
+    page: Path,
+    url: str,
+    places: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code = parts(page)
     if not any("pgjq.migrate(" in block.text for block in code):
         pgjq.migrate(url)
@@ -59,7 +69,7 @@ def test_the_code_on_a_page_does_what_it_says(
     monkeypatch.setitem(sys.modules, "page", module)
     names = vars(module)
     with ExitStack() as stack:
-        monkeypatch.setattr(Runnable, "run", lambda self: stack.enter_context(self))
+        monkeypatch.setattr(Runnable, "run", partialmethod(begin, stack))
         stack.callback(close, names)
         stage = STAGES / f"{page.stem.lower()}.py"
         if stage.exists():
@@ -69,6 +79,11 @@ def test_the_code_on_a_page_does_what_it_says(
             run(block, names, places)
             compare(block, capsys.readouterr().out)
         names.get("afterwards", lambda: None)()
+
+
+def begin(runnable: Runnable, stack: ExitStack) -> None:
+    """Stand for `run()`, which would wait for a signal."""
+    stack.enter_context(runnable)
 
 
 def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Every command in the documents is one that exists: `pgjq` as the command line reads it, `make` as the Makefile does."""
+"""Every command in the documents is one that exists: for `pgjq` and for `make`."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ def test_commands_in_documents_can_be_given(page: Path) -> None:
         if program == "pgjq":
             try:
                 parse(words)
-            except click.exceptions.Exit as asked_for_help:
-                assert asked_for_help.exit_code == 0
             except click.ClickException as error:
                 pytest.fail(f"{name(page)}: pgjq {' '.join(words)}: {error.format_message()}")
         if program == "make":

@@ -81,7 +81,8 @@ class Keyboard:
             self._converse(block.title, block.text.splitlines())
 
     def _write(self, block: Block) -> None:
-        assert (title := FILE.fullmatch(block.title or ""))
+        title = FILE.fullmatch(block.title or "")
+        assert title, f"{block.title} is no file's name"
         file = self._directory / title[1]
         kept = file.read_text().partition(title[2])[0] if title[2] else ""
         file.write_text(kept + block.text)

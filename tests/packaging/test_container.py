@@ -47,7 +47,8 @@ def test_health_checks_ask_for_commands_that_exist() -> None:
 
 
 def test_the_image_is_built_from_files_that_are_there_and_sent() -> None:
-    sources = [word for words in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE) for word in words.split()]
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    sources = [word for words in copies for word in words.split()]
     sent = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     assert sorted(sources) == sorted(sent)
     assert [source for source in sources if not (ROOT / source).exists()] == []

@@ -1,5 +1,6 @@
 """What the page takes for granted: a payment provider that knows its keys, and the post."""
 
+
 class Payments:
     def __init__(self) -> None:
         self.charged: dict[str, int] = {}

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from alembic.config import Config
 
-import pgjq
-
 here = Path.cwd()
 config = Config()
 

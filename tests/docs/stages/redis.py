@@ -1,3 +1,0 @@
-"""What the page takes for granted: imports."""
-
-import pgjq
