@@ -13,6 +13,7 @@ from pgjq.cli.demo.command import demo
 from pgjq.cli.enqueue import enqueue
 from pgjq.cli.job import cancel, delete, result, retry, status
 from pgjq.cli.jobs import jobs
+from pgjq.cli.log import begin_quietly
 from pgjq.cli.migrate import migrate
 from pgjq.cli.prune import prune
 from pgjq.cli.queues import queues
@@ -27,7 +28,10 @@ Completion of commands and options, for bash (or zsh, fish), in ~/.bashrc:
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=f"{EXIT_CODES}\n\n{COMPLETION}"
+    "pgjq",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"{EXIT_CODES}\n\n{COMPLETION}",
 )
 @click.version_option(package_name="pgjq", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error, and not only its message.")
@@ -47,6 +51,7 @@ def main(*, debug: bool) -> None:
       pgjq jobs retry --queue mail --state failed      give failed jobs another chance
       pgjq --debug migrate status                      what is wrong, with the traceback
     """  # noqa: D301
+    begin_quietly(debug=debug)
 
 
 main.add_command(demo)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pgjq.cli.leaving import leaving_in_order
 from pgjq.cli.measure import Figures, measure
 from pgjq.cli.storage import with_client
 
@@ -38,7 +39,7 @@ def bench(client: Client, output: Output, *, jobs: int, concurrency: int) -> Non
       pgjq bench --url postgresql://localhost/app
       pgjq bench --url file:///tmp/jobs --jobs 50000 --concurrency 50 --json
     """  # noqa: D301
-    with output.stages() as show:
+    with leaving_in_order(), output.stages() as show:
         figures = measure(client, jobs, concurrency, show)
     if output.as_json:
         output.record(figures)

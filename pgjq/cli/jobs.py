@@ -27,7 +27,6 @@ COLUMNS: Final[Columns] = {
     "state": lambda job: job.state,
     "attempts": lambda job: f"{job.attempts}/{job.max_attempts}",
     "created_at": lambda job: job.created_at,
-    "finished_at": lambda job: job.finished_at,
     "error": lambda job: job.error,
 }
 DONE: Final = {"retry": "retried", "cancel": "cancelled", "delete": "deleted"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.text import document, one_line, printable
+from pgjq.cli.text import document, one_line, printable, several_lines
 from pgjq.errors import PgjqError
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ class _Lines(logging.Formatter):
         self._debug = debug
 
     def format(self, record: logging.LogRecord) -> str:
-        message = one_line(record.getMessage()) if record.name == "pgjq" else record.getMessage()
-        more = [f"{name}={value}" for name, value in _extras(record).items() if f"{name}=" not in message]
-        line = printable(" ".join([f"{_local(record)} {record.levelname.lower():<7}", message, *more]))
+        message = one_line(record.getMessage()) if record.name == "pgjq" else several_lines(record.getMessage())
+        facts = {name: printable(str(value)) for name, value in _extras(record).items()}
+        more = [f"{name}={fact}" for name, fact in facts.items() if f"{name}=" not in message]
+        line = " ".join([f"{_local(record)} {record.levelname.lower():<7}", message, *more])
         trace = self.trace(record)
         return f"{line}\n{trace}" if trace else line
 
@@ -71,6 +72,12 @@ def with_log(command: Callable[..., None]) -> Callable[..., None]:
     as_objects = click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
     how_much = click.option("--log-level", type=click.Choice(LEVELS), help="What to log; by default info.")
     return how_much(as_objects(logged))
+
+
+def begin_quietly(*, debug: bool) -> None:
+    """Have commands that set no logging up say a warning in one line, unless a user's own logging takes it."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Lines(debug=debug))
 
 
 def log_event(event: Event) -> None:

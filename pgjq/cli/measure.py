@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Show = Callable[[str, int, int], None]
 
 BATCH: Final = 1000
-SAMPLES: Final = 200
+SAMPLES: Final = 100
 IDLE_SECONDS: Final = 0.005  # Between two samples, so that the worker has gone to sleep.
 LOOK_SECONDS: Final = 0.05
 
@@ -49,7 +49,7 @@ class Figures:
 def measure(client: Client, jobs: int, concurrency: int, show: Show) -> Figures:
     """Take all measures, and leave nothing behind, also when this is interrupted."""
     with _scratch(client, concurrency) as bench:
-        enqueue_rate = bench.enqueue_singly(min(SAMPLES * 2, jobs), show)
+        enqueue_rate = bench.enqueue_singly(min(SAMPLES * 4, jobs), show)
         many_rate = bench.enqueue_many(jobs, show)
         drain_rate = bench.drain(show)
         pickups = bench.pick_up(show)
@@ -107,6 +107,7 @@ class _Bench:
         while self._completed < self._enqueued:
             show("drain", self._completed, self._enqueued)
             time.sleep(LOOK_SECONDS)
+        show("drain", self._completed, self._enqueued)
         return self._enqueued / (self._ended - begun)
 
     def pick_up(self, show: Show) -> list[float]:
@@ -151,9 +152,10 @@ def _scratch(client: Client, concurrency: int) -> Generator[_Bench]:
         yield _Bench(client, queue)
     finally:
         queue.stop(grace=0)
-        client.delete_many(queue.name)
         if client.storage.promises.definitions:
             client.delete_queue(queue.name)
+        else:
+            client.delete_many(queue.name)
 
 
 def _percentile(seconds: list[float], percent: int) -> float:

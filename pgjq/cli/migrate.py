@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from pgjq.cli.confirm import confirm
 from pgjq.cli.database import database, shown
+from pgjq.cli.storage import with_output
+from pgjq.cli.text import document
 from pgjq.migrate import Status, downgrade, statements, status
 from pgjq.migrate import migrate as upgrade
+
+if TYPE_CHECKING:
+    from pgjq.cli.output import Output
 
 
 @click.command()
@@ -15,7 +23,8 @@ from pgjq.migrate import migrate as upgrade
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
 @click.option("--revision", help="Where to go: for up and sql, head by default; for down, base.")
 @click.option("--yes", is_flag=True, help="Do not ask before down.")
-def migrate(action: str, url: str | None, schema: str, revision: str | None, *, yes: bool) -> None:
+@with_output
+def migrate(output: Output, *, action: str, url: str | None, schema: str, revision: str | None, yes: bool) -> None:
     """Bring a database to the schema that this version of pgjq speaks.
 
     \b
@@ -32,37 +41,42 @@ def migrate(action: str, url: str | None, schema: str, revision: str | None, *, 
     """  # noqa: D301
     match action:
         case "up":
-            _up(url, schema, revision or "head")
+            _up(output, url, schema, revision or "head")
         case "down":
-            _down(url, schema, revision or "base", yes=yes)
+            _down(output, url, schema, revision or "base", yes=yes)
         case "sql":
-            click.echo(statements(schema, revision or "head"))
+            sql = statements(schema, revision or "head")
+            click.echo(document({"schema": schema, "sql": sql}) if output.as_json else sql)
         case _:
-            _show_status(url, schema, revision)
+            _show_status(output, url, schema, revision)
 
 
-def _up(url: str | None, schema: str, revision: str) -> None:
+def _up(output: Output, url: str | None, schema: str, revision: str) -> None:
     with database(url) as conninfo:
         before = status(conninfo, schema).current
         upgrade(conninfo, schema, revision)
         after = status(conninfo, schema).current
-    click.echo(f"schema {schema} is at {after}" + (", as before" if before == after else f", was at {_named(before)}"))
+    was = ", as before" if before == after else f", was at {_named(before)}"
+    output.say(f"schema {schema} is at {after}{was}", schema=schema, revision=after, before=before)
 
 
-def _down(url: str | None, schema: str, revision: str, *, yes: bool) -> None:
-    if not yes:
-        _ask(f"Take schema {schema} in {shown(url or 'embedded:')} back to {revision}? {_price(revision)}")
+def _down(output: Output, url: str | None, schema: str, revision: str, *, yes: bool) -> None:
+    question = f"Take schema {schema} in {shown(url or 'embedded:')} back to {revision}? {_price(revision)}"
+    confirm(question, yes=yes)
     with database(url) as conninfo:
+        before = status(conninfo, schema).current
         downgrade(conninfo, schema, revision)
-        click.echo(f"schema {schema} is at {_named(status(conninfo, schema).current)}")
+        after = status(conninfo, schema).current
+    output.say(f"schema {schema} is at {_named(after)}", schema=schema, revision=after, before=before)
 
 
-def _show_status(url: str | None, schema: str, revision: str | None) -> None:
+def _show_status(output: Output, url: str | None, schema: str, revision: str | None) -> None:
     if revision is not None:
         raise click.UsageError("status takes no --revision: it shows the current one and the newest")
     with database(url) as conninfo:
         found = status(conninfo, schema)
-    click.echo(f"schema {schema} is at {_named(found.current)}, the newest is {found.head}")
+    sentence = f"schema {schema} is at {_named(found.current)}, the newest is {found.head}"
+    output.say(sentence, schema=schema, revision=found.current, newest=found.head)
     if found.current != found.head:
         click.echo(_advice(found), err=True)
         raise click.exceptions.Exit(1)
@@ -72,16 +86,6 @@ def _advice(found: Status) -> str:
     if found.current is None:
         return "run: pgjq migrate"
     return f"run: pgjq migrate; if {found.current} is the newer of the two, upgrade pgjq instead"
-
-
-def _ask(question: str) -> None:
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        click.echo(err=True)  # The answer that did not come would have ended the line.
-        agreed = False
-    if not agreed:
-        raise click.ClickException("nothing was changed; --yes goes ahead without asking")
 
 
 def _price(revision: str) -> str:

@@ -12,7 +12,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -36,6 +36,9 @@ COLOURS: Final = {
     "failed": "red",
     "cancelled": "dim",
 }
+FOLDED: Final = frozenset(("id", "error", "means", "name", "queue", "queues", "singleton_key", "dead_letter"))
+LEAST: Final = 12  # A folded column is no narrower; a table that still does not fit is wrapped by the terminal.
+GAP: Final = 2
 WIDE: Final = 100_000  # Nothing is cut in a file or a pipe.
 
 
@@ -78,11 +81,12 @@ class Output:
                 table.add_row("traceback", _cell("traceback", trace.rstrip()))
         self._draw(table)
 
-    def rows(self, values: Iterable[Any], columns: Columns) -> int:
-        """Answer with several things, and return how many; a document is written while they come."""
+    def rows(self, values: Iterable[Any], columns: Columns) -> None:
+        """Answer with several things; a document is written while they come."""
         if self.as_json:
-            return self._array(values)
-        return self._table(list(values), columns)
+            self._array(values)
+        else:
+            self._table(list(values), columns)
 
     def note(self, sentence: str) -> None:
         """Say something beside the answer."""
@@ -116,32 +120,40 @@ class Output:
     def _is_quiet(self, console: Console) -> bool:
         return self.as_json or not console.is_terminal
 
-    def _array(self, values: Iterable[Any]) -> int:
+    def _array(self, values: Iterable[Any]) -> None:
         """Write one document with one thing on each line. If it is cut off, no parser takes it for the whole."""
-        count = 0
+        before, end = "[", "[]"
         for value in values:
-            click.echo(f"{',' if count else '['}\n{document(value)}", nl=False)
-            count += 1
-        click.echo("\n]" if count else "[]")
-        return count
+            click.echo(f"{before}\n{document(value)}", nl=False)
+            before, end = ",", "\n]"
+        click.echo(end)
 
-    def _table(self, values: list[Any], columns: Columns) -> int:
-        table = Table(box=SIMPLE_HEAD if self._console.is_terminal else None, pad_edge=False)
+    def _table(self, values: list[Any], columns: Columns) -> None:
+        table = Table(box=None, pad_edge=False)
         for name, read in columns.items():
-            table.add_column(name, justify=_justify(read(value) for value in values), overflow="fold")
+            _add_column(table, name, [read(value) for value in values])
         for value in values:
             table.add_row(*(_cell(name, read(value)) for name, read in columns.items()))
         self._draw(table)
-        return len(values)
 
     def _draw(self, table: Table) -> None:
         if self._console.is_terminal:
+            least = sum(column.min_width or 1 for column in table.columns) + GAP * (len(table.columns) - 1)
+            self._console.width = max(least, self._console.width)
             self._console.print(table)
             return
         paper = StringIO()
         Console(file=paper, width=WIDE, color_system=None).print(table)
         lines = paper.getvalue().splitlines()
         click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _add_column(table: Table, name: str, values: list[Any]) -> None:
+    """Add a column that is as wide as it must be, and no narrower: rich would cut others to make room for one."""
+    longest = max(cell_len(text) for text in (name, *(shown(name, value) for value in values)))
+    folds = name in FOLDED
+    least = min(longest, LEAST) if folds else longest
+    table.add_column(name, justify=_justify(values), overflow="fold", min_width=least, no_wrap=not folds)
 
 
 def _cell(name: str, value: Any) -> Text:

@@ -9,7 +9,7 @@ import click
 from pgjq.cli.confirm import confirm
 from pgjq.cli.settings import CHANGEABLE, QUEUE, with_settings
 from pgjq.cli.storage import with_client
-from pgjq.cli.text import many
+from pgjq.cli.text import duration, many
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Columns, Output
@@ -23,19 +23,10 @@ LIST: Final[Columns] = {
     "dead_letter": lambda queue: queue.dead_letter,
     **{state: lambda queue, state=state: _counted(queue, state) for state in ("queued", "processing", "failed")},
 }
+COUNTS: Final = ("ready", "deferred", "processing", "failing", "completed", "failed", "cancelled")
 STATS: Final[Columns] = {
-    name: lambda stats, name=name: getattr(stats, name)
-    for name in (
-        "name",
-        "ready",
-        "deferred",
-        "processing",
-        "failing",
-        "completed",
-        "failed",
-        "cancelled",
-        "oldest_ready_age",
-    )
+    **{name: lambda stats, name=name: getattr(stats, name) for name in ("name", *COUNTS)},
+    "oldest": lambda stats: None if stats.oldest_ready_age is None else duration(stats.oldest_ready_age),
 }
 
 

@@ -44,14 +44,19 @@ class Commands(click.Group):
     """The root of the commands, in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in self.commands if not self.commands[name].hidden or ctx.resilient_parsing]
+        del ctx
+        return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (PgjqError, Refusal) as error:
+        except Refusal as error:
+            if ctx.params["debug"] and error.__cause__ is not None:
+                raise error.__cause__ from None
+            raise
+        except PgjqError as error:
             if ctx.params["debug"]:
-                raise error.__cause__ or error from None
+                raise
             raise _refusal(error) from error
         except Exception as error:
             if ctx.params["debug"] or isinstance(error, (*_CLICKS, BrokenPipeError)):
@@ -75,10 +80,8 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refusal(error: PgjqError | Refusal) -> Refusal:
+def _refusal(error: PgjqError) -> Refusal:
     """Say what to look at where an error's own message cannot know."""
-    if isinstance(error, Refusal):
-        return error
     hint = " (look at --url or PGJQ_URL)" if isinstance(error, StorageUnavailableError) else ""
     return (Misuse if isinstance(error, ValidationError) else Refusal)(f"{error}{hint}")
 

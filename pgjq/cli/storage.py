@@ -104,7 +104,7 @@ def _is_postgres(url: str) -> bool:
         scheme = urlsplit(url).scheme
     except ValueError:
         return False
-    return scheme in ("postgresql", "postgres", "embedded") or ("=" in url and "://" not in url)
+    return scheme in ("postgresql", "postgres", "embedded") or (not scheme and "=" in url)
 
 
 def _open_other(url: str, schema: str) -> Storage:

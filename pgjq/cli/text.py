@@ -13,25 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNITS: Final = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
-DURATIONS: Final = frozenset(
-    (
-        "retry_delay",
-        "retry_delay_max",
-        "heartbeat_seconds",
-        "expire_in_seconds",
-        "retention_seconds",
-        "delete_after_seconds",
-        "oldest_ready_age",
-    )
+DURATIONS: Final = (
+    "retry_delay",
+    "retry_delay_max",
+    "heartbeat_seconds",
+    "expire_in_seconds",
+    "retention_seconds",
+    "delete_after_seconds",
+    "oldest_ready_age",
 )
 NOTHING: Final = "-"
 
 
 def printable(text: str) -> str:
-    """Write what cannot be seen as an escape, but for line feeds."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
+    """Write what cannot be seen as an escape, line feeds among it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def several_lines(text: str) -> str:
+    """Do the same with each line of a text, such as a traceback."""
+    return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
 def one_line(text: str) -> str:
@@ -55,11 +56,11 @@ def readable(value: Any) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """Write the value of a field for people."""
+    """Write the value of a field for people: by its name, where that says more than its type."""
     if value is None or value == ():
         return NOTHING
-    if name in DURATIONS:
-        return duration(value)
+    if name in _SPECIAL:
+        return _SPECIAL[name](value)
     for kind, write in _WRITERS:
         if isinstance(value, kind):
             return write(value)
@@ -90,6 +91,11 @@ def _sizes(stats: QueueStats) -> str:
     return ", ".join(f"{getattr(stats, state):,} {state}" for state in ("queued", "processing", "failed"))
 
 
+_SPECIAL: Final[dict[str, Callable[[Any], str]]] = {
+    **dict.fromkeys(DURATIONS, duration),
+    "result": readable,
+    "traceback": several_lines,
+}
 _WRITERS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
     (bool, lambda value: "yes" if value else "no"),
     (int, "{:,}".format),

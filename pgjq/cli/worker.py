@@ -10,11 +10,12 @@ import click
 
 from pgjq.cli.kinds import DURATION
 from pgjq.cli.log import log_event, logger, with_log
-from pgjq.cli.root import Misuse
+from pgjq.cli.root import Misuse, Refusal
 from pgjq.cli.run import check_storage, run
 from pgjq.cli.storage import kind_of
 from pgjq.cli.target import find_queues
-from pgjq.cli.text import duration
+from pgjq.cli.text import duration, many
+from pgjq.errors import StorageUnavailableError
 from pgjq.queue import Worker
 
 if TYPE_CHECKING:
@@ -60,11 +61,18 @@ def worker(
     begin_log()
     with closing(queues[0].storage) as storage:
         crew = _crew(queues, concurrency, processes, grace)
-        check_storage(storage)
+        _check(queues[0])
         if not storage.promises.processes:
             logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
         _listen(queues)
         run(crew, _started(crew), f"stopping: running jobs have {duration(crew.grace)}, a second signal exits now")
+
+
+def _check(queue: Queue | AsyncQueue) -> None:
+    try:
+        check_storage(queue.storage)
+    except StorageUnavailableError as error:
+        raise Refusal(f"{error} (look at the storage that queue {queue.name} is made with)") from error
 
 
 def _crew(queues: Sequence[Queue | AsyncQueue], concurrency: int | None, processes: int, grace: float | None) -> Worker:
@@ -102,6 +110,7 @@ def _listen(queues: Sequence[Any]) -> None:
 
 def _started(crew: Worker) -> str:
     names = ", ".join(queue.name for queue in crew.queues)
-    many = f"{crew.processes} processes with {crew.concurrency} jobs each" if crew.processes > 1 else ""
-    what = many or f"{crew.concurrency} jobs at a time"
-    return f"worker {crew.queues[0].worker_id} serves {names} on {kind_of(crew.storage)}: {what}"
+    where = f"serves {names} on {kind_of(crew.storage)}"
+    if crew.processes > 1:
+        return f"worker {where}: {crew.processes} processes with {many(crew.concurrency)} each"
+    return f"worker {crew.queues[0].worker_id} {where}: {many(crew.concurrency)} at a time"

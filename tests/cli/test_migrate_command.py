@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,19 +116,29 @@ def test_the_embedded_server_is_started_for_a_migration_and_keeps_it(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "said", "code"),
     [
-        ("redis://localhost", "'redis' is not a PostgreSQL: the URL must be postgresql://"),
-        ("memory:", "'memory' is not a PostgreSQL"),
-        ("somewhere", "'somewhere' is not a PostgreSQL"),
-        ("wrong=option", 'invalid connection option "wrong"'),
-        ("postgresql:///x?host=/nowhere", "(look at --url or PGJQ_URL)"),
+        ("redis://localhost", "'redis' is not a PostgreSQL: the URL must be postgresql://", 2),
+        ("memory:", "'memory' is not a PostgreSQL", 2),
+        ("somewhere", "'somewhere' is not a PostgreSQL", 2),
+        ("wrong=option", 'invalid connection option "wrong"', 2),
+        ("postgresql:///x?host=/nowhere", "(look at --url or PGJQ_URL)", 1),
     ],
 )
-def test_a_url_that_leads_nowhere_is_one_line_that_says_what_to_do(url: str, said: str) -> None:
+def test_a_url_that_leads_nowhere_is_one_line_that_says_what_to_do(url: str, said: str, code: int) -> None:
     result = run("migrate", "--url", url)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (code, "")
     assert said in line(result.stderr)
+
+
+def test_revisions_are_told_in_json(empty_database: str) -> None:
+    said = run("migrate", "--json", url=empty_database).stdout
+    assert json.loads(said) == {"schema": "pgjq", "revision": HEAD, "before": None}
+    said = run("migrate", "status", "--json", url=empty_database).stdout
+    assert json.loads(said) == {"schema": "pgjq", "revision": HEAD, "newest": HEAD}
+    said = run("migrate", "down", "--yes", "--json", url=empty_database).stdout
+    assert json.loads(said) == {"schema": "pgjq", "revision": None, "before": HEAD}
+    assert "create table" in json.loads(run("migrate", "sql", "--json").stdout)["sql"]
 
 
 def test_debug_shows_the_error_itself() -> None:

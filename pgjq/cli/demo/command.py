@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import click
@@ -23,14 +20,15 @@ from pgjq.cli.demo.crew import (
     kill_while_it_holds_jobs,
     threads,
 )
-from pgjq.cli.demo.place import SIGNALS, open_place, place
+from pgjq.cli.demo.place import open_place, place
 from pgjq.cli.demo.screen import Bar
 from pgjq.cli.demo.verdict import look, table
+from pgjq.cli.leaving import leaving_in_order
+from pgjq.cli.storage import with_output
 from pgjq.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
+    from pgjq.cli.output import Output
     from pgjq.storage.base import Subscription
 
 QUESTION, NUMBER = "the question", 1234
@@ -48,7 +46,8 @@ LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a mid
     help="Run on this storage instead: a PostgreSQL (the schema pgjq is made there if it is missing), redis://host,"
     " file:///directory or memory: (without the killing). The demo's jobs are removed in the end.",
 )
-def demo(jobs: int, url: str | None) -> None:
+@with_output
+def demo(output: Output, *, jobs: int, url: str | None) -> None:
     """See jobs run, with one worker killed on the way.
 
     Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; asks one question and
@@ -59,13 +58,13 @@ def demo(jobs: int, url: str | None) -> None:
     Examples:
       pgjq demo
       pgjq demo --jobs 20000
-      pgjq demo --url file:///tmp/jobs
+      pgjq demo --url file:///tmp/jobs --json
     """  # noqa: D301
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=output.as_json)
     fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
-    with _leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
-        story = _Story(console, client, name, jobs)
+    with leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
+        story = _Story(output, console, client, name, jobs)
         try:
             story.tell()
         finally:
@@ -76,7 +75,8 @@ def demo(jobs: int, url: str | None) -> None:
 class _Story:
     """One demo: a queue of its own, two workers, and what everybody is told meanwhile."""
 
-    def __init__(self, console: Console, client: Client, place: str, jobs: int) -> None:
+    def __init__(self, output: Output, console: Console, client: Client, place: str, jobs: int) -> None:
+        self._output = output
         self._console = console
         self._client = client
         self._place = place
@@ -150,7 +150,10 @@ class _Story:
     def _judge(self) -> None:
         expected = {name: number * number for name, number in {**self._numbers, QUESTION: NUMBER}.items()}
         checks = look(self._client, self._queue, expected, killed=self._kills)
-        self._console.print(table(checks))
+        if self._output.as_json:
+            self._output.rows(checks, {})
+        else:
+            self._console.print(table(checks))
         if any(check.ok is False for check in checks):
             raise click.ClickException("this is not what should have happened; please report it, with the lines above")
 
@@ -159,26 +162,3 @@ class _Story:
 
     def _say(self, text: str) -> None:
         self._console.print(f"  {text}", soft_wrap=True)
-
-
-@contextmanager
-def _leaving_in_order() -> Generator[None]:
-    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C.
-
-    An exception that a signal raises is lost if it meets a finaliser, and then the demo goes on; what was said is
-    remembered, so that it does not end as if nothing had been said.
-    """
-    said: list[int] = []
-
-    def leave(number: int, _: Any) -> None:
-        said.append(number)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in SIGNALS}
-    try:
-        yield
-        if said:
-            sys.exit(128 + said[0])
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

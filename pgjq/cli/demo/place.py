@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pgjq.cli.database import database
+from pgjq.cli.leaving import SIGNALS
 from pgjq.embedded import EmbeddedServer
 from pgjq.migrate import migrate
 from pgjq.open import open_storage
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Storage
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Every other URL, and a string without a scheme, is for PostgreSQL, which has to be reached and migrated first.
 READY = ("file", "memory", "redis", "rediss")
 

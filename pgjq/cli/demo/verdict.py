@@ -21,7 +21,7 @@ class Check:
     """A line of the table; `ok` is None where there is nothing to be right or wrong about."""
 
     label: str
-    value: str
+    value: int
     ok: bool | None = None
 
 
@@ -34,18 +34,18 @@ def look(client: Client, queue: str, expected: Mapping[str, int], *, killed: boo
     unfinished = stats.queued + stats.processing + stats.failing
     taken_back = sum(job.stalled > 0 for job in jobs)
     return [
-        Check("jobs enqueued", f"{len(expected):,}"),
+        Check("jobs enqueued", len(expected)),
         Check(
             "jobs completed, with one result each",
-            f"{stats.completed:,}",
+            stats.completed,
             _is_one_each(completed, stats.completed, expected),
         ),
-        Check("jobs failed or cancelled", f"{stats.failed + stats.cancelled:,}", stats.failed + stats.cancelled == 0),
-        Check("jobs not finished", f"{unfinished:,}", unfinished == 0),
-        Check("results wrong or missing", f"{wrong:,}", wrong == 0),
-        Check("jobs taken back, and run again", f"{taken_back:,}", (taken_back > 0) == killed),
-        *(Check(f"jobs completed by {name}", f"{count:,}") for name, count in _by_worker(jobs)),
-        Check("jobs per second, the outage included", f"{len(completed) / _seconds(jobs):,.0f}"),
+        Check("jobs failed or cancelled", stats.failed + stats.cancelled, stats.failed + stats.cancelled == 0),
+        Check("jobs not finished", unfinished, unfinished == 0),
+        Check("results wrong or missing", wrong, wrong == 0),
+        Check("jobs taken back, and run again", taken_back, (taken_back > 0) == killed),
+        *(Check(f"jobs completed by {name}", count) for name, count in _by_worker(jobs)),
+        Check("jobs per second, the outage included", round(len(completed) / _seconds(jobs))),
     ]
 
 
@@ -56,7 +56,7 @@ def table(checks: list[Check]) -> Table:
     drawn.add_column("", justify="right")
     drawn.add_column("")
     for check in checks:
-        drawn.add_row(check.label, check.value, _mark(check.ok))
+        drawn.add_row(check.label, f"{check.value:,}", _mark(check.ok))
     return drawn
 
 
