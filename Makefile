@@ -10,8 +10,8 @@ BIN := .venv/bin
 MERMAID := .venv/mermaid-11.17.2/mermaid.min.js
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
-# Its advertisement is for another tool; a warning about our pages is an error.
-MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+# A warning about our pages is an error, which --quiet would hide; the other one is mkdocs-material's own.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test simulate check format docs bench build clean

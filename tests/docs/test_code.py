@@ -1,9 +1,9 @@
 """Every Python block in the documents, run as it stands there, in its page's order and in one namespace a page.
 
-What a page takes for granted, such as a handler that runs elsewhere, is in stages/ under the page's name; a stage may
-also have a function `afterwards`, which looks at what the page has left behind. Addresses in the text stand for servers
-of the tests. `run()` begins and returns, and what it began ends with the page. What `print` says is what the comment
-behind it begins with.
+`pgjq` is imported. What else a page takes for granted, such as a handler that runs elsewhere, is in stages/ under the
+page's name; a stage may also have a function `afterwards`, which looks at what the page has left behind. Addresses in
+the text stand for servers of the tests. `run()` begins and returns, and what it began ends with the page. What `print`
+says is what the comment behind it begins with.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def places(url: str, redis_url: str, tmp_path: Path) -> dict[str, str]:
     """Say what the addresses in the text stand for."""
     return {
         "postgresql://localhost/shop": url,
+        "postgresql://owner@localhost/shop": url,
         "postgresql+psycopg://localhost/shop": url.replace("postgresql:", "postgresql+psycopg:", 1),
         "redis://localhost:6379/0": redis_url,
         "/var/lib/jobs": str(tmp_path / "jobs"),
@@ -68,6 +69,7 @@ def test_the_code_on_a_page_does_what_it_says(
     module = ModuleType("page")  # A real one, where type hints are looked up.
     monkeypatch.setitem(sys.modules, "page", module)
     names = vars(module)
+    names["pgjq"] = pgjq
     with ExitStack() as stack:
         monkeypatch.setattr(Runnable, "run", partialmethod(begin, stack))
         stack.callback(close, names)

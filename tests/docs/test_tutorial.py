@@ -131,6 +131,7 @@ def pattern(line: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, line.split("…"))))
 
 
+@pytest.mark.timeout(300)  # Some twenty processes, on a machine that may be busy.
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name)
 def test_a_page_can_be_followed_at_the_keyboard(page: Path, empty_database: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
