@@ -78,5 +78,5 @@ clean:  ## Remove everything that these targets made
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack]'
+	@$(INSTALL) --editable '.[dev,embedded,redis,file,msgpack,spark]'
 	@touch $@ .venv/.demo

@@ -115,6 +115,8 @@ create table pgjq.done (
     expires_at timestamptz not null,            -- until then the result can be read and the id is taken
     started_at timestamptz,
     delete_at timestamptz,                      -- when the record goes; null: never
+    -- The transaction that ended it, for those who read on from an ending. A plain number: BRIN knows no xid8.
+    xid bigint not null default pg_current_xact_id()::text::bigint,
     queue_id integer not null,
     lease integer not null,
     worker_id integer,
@@ -132,6 +134,9 @@ create table pgjq.done (
 ) partition by list (queue_id);
 
 create index done_delete on pgjq.done (delete_at);
+-- Endings since a transaction: rows are appended, so blocks are in the order of transactions, nearly, and a summary of
+-- every few of them is enough. It costs an insert next to nothing.
+create index done_xid on pgjq.done using brin (xid) with (pages_per_range = 16, autosummarize = on);
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
 where (queue_id & 7) = 5 and state = 4 and not superseded;

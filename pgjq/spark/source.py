@@ -1,0 +1,40 @@
+"""The data source `pgjq`: what Spark asks of it, and who answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from pgjq.errors import ValidationError
+from pgjq.spark.columns import check_schema, schema_of
+from pgjq.spark.options import read_options
+from pgjq.spark.reader import FilteringReader, JobsReader, QueuesReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+
+class PgjqDataSource(DataSource):
+    """Jobs in PostgreSQL, to read and to write, in one go and as streams: `docs/spark.md`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what one passes to `.format(…)`."""
+        return "pgjq"
+
+    def schema(self) -> StructType:
+        """Return the columns of the view, or those that were asked for."""
+        options = read_options(self.options)
+        return schema_of(options.view, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return who reads these columns."""
+        options = read_options(self.options)
+        check_schema(options.view, schema)
+        if options.view == "queues":
+            if options.pushdown:
+                raise ValidationError("the view queues is small and takes no pushdown")
+            return QueuesReader(options, schema)
+        return FilteringReader(options, schema) if options.pushdown else JobsReader(options, schema)
