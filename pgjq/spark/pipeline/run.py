@@ -1,0 +1,141 @@
+"""One run: bring new endings into the lake, measure the days that they touch, advise, look for anomalies.
+
+Each step writes beside what is there and is published as a whole (`lake`). A run that was killed is taken up by the
+next one where it was: endings that came in but were not measured are measured then. Advice is given anew every time,
+because definitions change without an ending.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pgjq.spark import register
+from pgjq.spark.pipeline.advice import WINDOW_DAYS, advise
+from pgjq.spark.pipeline.anomalies import find_anomalies
+from pgjq.spark.pipeline.extract import extract, read_jobs
+from pgjq.spark.pipeline.lake import DAILY, Lake
+from pgjq.spark.pipeline.metrics import TABLES
+from pgjq.storage.postgres.errand import errand
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+STEPS: Final = ("extract", *DAILY, "advice", "anomalies")
+_ZONE: Final = "spark.sql.session.timeZone"
+
+
+class Listener(Protocol):
+    """Who wants to know how far a run is."""
+
+    def begin(self, step: str) -> None:
+        """Hear that a step begins."""
+        ...
+
+    def count(self, rows: int) -> None:
+        """Hear that so many more endings have been read."""
+        ...
+
+
+class Silence:
+    """Nobody listens."""
+
+    def begin(self, step: str) -> None:
+        """Hear nothing."""
+
+    def count(self, rows: int) -> None:
+        """Hear nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did: endings read, days measured; and what the lake holds now."""
+
+    read: int
+    days_measured: int
+    jobs: int
+    days: int
+    disagreements: int
+    anomalies: int
+
+
+def run(
+    spark: SparkSession,
+    url: str,
+    lake: str,
+    *,
+    schema: str = "pgjq",
+    since: datetime | None = None,
+    listener: Listener | None = None,
+) -> Summary:
+    """Run the pipeline from a database to a lake; days and hours are those of UTC, whatever the session's zone."""
+    told = listener or Silence()
+    with Lake.writing(lake) as place, _in_utc(spark):
+        with errand(url, schema):
+            pass  # A database that cannot be used is told of before anything is made of it.
+        register(spark)
+        told.begin("extract")
+        read = extract(spark, url, schema, place, since, told.count)
+        touched = place.manifest.unmeasured()
+        queues = spark.read.format("pgjq").options(url=url, schema=schema, view="queues").load()
+        _measure(spark, place, touched, queues, told)
+        return _summarise(spark, place, read, len(touched))
+
+
+def read_table(spark: SparkSession, lake: Lake, table: str, dates: Collection[str] | None = None) -> DataFrame:
+    """Read a table of a lake other than `jobs`; only what was published is in it."""
+    paths = [lake.path(directory) for directory in lake.manifest.directories(table, dates)]
+    return spark.read.option("basePath", lake.path(table)).parquet(*paths).drop("run")
+
+
+def _measure(spark: SparkSession, lake: Lake, dates: list[str], queues: DataFrame, told: Listener) -> None:
+    if not lake.manifest.batches:
+        return
+    name = f"run={lake.manifest.runs + 1}"
+    jobs = read_jobs(spark, lake, dates)
+    for table, measure in TABLES.items():
+        told.begin(table)
+        if dates:
+            parts = measure(jobs).repartition("date")
+            parts.write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{table}/{name}"))
+    planned = Lake(lake.root, lake.manifest.with_run(name, dates))
+    hours = read_table(spark, planned, "metrics").cache()
+    told.begin("advice")
+    newest = date.fromisoformat(max(planned.manifest.days))
+    window = {day for day in planned.manifest.days if date.fromisoformat(day) > newest - timedelta(days=WINDOW_DAYS)}
+    advice = advise(read_jobs(spark, lake, window), hours.where(hours["date"].isin(*window)), queues)
+    advice.coalesce(1).write.mode("overwrite").parquet(lake.path(f"advice/{name}"))
+    told.begin("anomalies")
+    find_anomalies(hours).coalesce(1).write.mode("overwrite").parquet(lake.path(f"anomalies/{name}"))
+    hours.unpersist()
+    lake.publish(planned.manifest)
+
+
+def _summarise(spark: SparkSession, lake: Lake, read: int, touched: int) -> Summary:
+    manifest = lake.manifest
+    if manifest.whole is None:
+        return Summary(read, touched, 0, 0, 0, 0)
+    return Summary(
+        read=read,
+        days_measured=touched,
+        jobs=sum(batch.rows for batch in manifest.batches),
+        days=len(manifest.days),
+        disagreements=read_table(spark, lake, "advice").where("size(disagrees) > 0").count(),
+        anomalies=read_table(spark, lake, "anomalies").count(),
+    )
+
+
+@contextmanager
+def _in_utc(spark: SparkSession) -> Generator[None]:
+    before = spark.conf.get(_ZONE)
+    spark.conf.set(_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        if before is not None:
+            spark.conf.set(_ZONE, before)
