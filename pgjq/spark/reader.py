@@ -8,7 +8,8 @@ read once, in one state.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -32,7 +33,7 @@ from pgjq.storage.postgres.extract import Condition, Operator, write_select
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -44,13 +45,18 @@ MOST_PARTITIONS: Final = 64
 
 @dataclass(frozen=True)
 class Span(InputPartition):
-    """The numbers that a task reads, from the first to before the last, and what could be seen at the planning."""
+    """The numbers that a task reads, from the first to before the last, and of which transactions."""
 
     first: int
     last: int
     xmin: int
     xmax: int
-    running: list[int]
+    running: list[int] = field(default_factory=list[int])
+    since: int = 0
+    restored: bool = True
+
+
+NOTHING: Final = Span(0, 0, 0, 0, restored=False)
 
 
 class JobsReader(DataSourceReader):
@@ -59,33 +65,26 @@ class JobsReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._conditions = [] if options.queue is None else [Condition("queue", "=", options.queue)]
+        self._conditions = conditions_of(options)
 
     def partitions(self) -> list[InputPartition]:
         with errand(self._options.conninfo, self._options.schema) as here:
             *seen, first_ended, last_ended, first_job, last_job = here.fetch("extent")[0]
         first, last = (first_ended, last_ended) if self._options.view == "history" else (first_job, last_job)
         if first is None:
-            return []
+            return [NOTHING]  # Spark would read a list without partitions as one partition of None.
         return [Span(*span, *seen) for span in split(first, last + 1, self._options.partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Span)  # noqa: S101  (Spark hands back what it was given)
-        statement = write_select(
-            Queries(self._options.schema),
-            self._options.view,
-            asdict(partition),
-            self._schema.fieldNames(),
-            self._conditions,
-        )
-        return read_batches(self._options.conninfo, statement, self._schema)
+        return read_span(self._options, self._schema, partition, self._conditions)
 
 
 class FilteringReader(JobsReader):
     """The same, with conditions sent along to PostgreSQL.
 
     Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is off, as it is by default, and so it
-    is another class, for those who ask for it.
+    is another class, for those who ask for it. It has to be loaded anew for each query: Spark 4.3 keeps the filters of
+    the first plan with the frame that `load()` returned, also for a second plan that has none to push.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
@@ -121,12 +120,27 @@ class QueuesReader(DataSourceReader):
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema))
 
 
-def split(first: int, last: int, wanted: int | None) -> list[tuple[int, int]]:
+def conditions_of(options: Options) -> list[Condition]:
+    """Return what the options themselves ask for."""
+    return [] if options.queue is None else [Condition("queue", "=", options.queue)]
+
+
+def read_span(
+    options: Options, schema: StructType, span: InputPartition, conditions: Sequence[Condition]
+) -> Iterator[Any]:
+    """Read the jobs of a span, in batches."""
+    assert isinstance(span, Span)  # noqa: S101  (Spark hands back what it was given)
+    queries = Queries(options.schema)
+    statement = write_select(queries, options.view, asdict(span), schema.fieldNames(), conditions)
+    return read_batches(options.conninfo, statement, schema)
+
+
+def split(first: int, last: int, wanted: int | None, rows: int | None = None) -> list[tuple[int, int]]:
     """Cut the numbers from the first to before the last into ranges of about the same length."""
     size = last - first
-    count = min(size, wanted or min(MOST_PARTITIONS, -(-size // ROWS_PER_PARTITION)))
+    count = min(size, wanted or min(MOST_PARTITIONS, -(-(rows or size) // ROWS_PER_PARTITION)))
     bounds = [first + size * n // count for n in range(count + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 _COMPARISONS: Final[dict[type[Filter], Operator]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
@@ -10,9 +10,10 @@ from pgjq.errors import ValidationError
 from pgjq.spark.columns import check_schema, schema_of
 from pgjq.spark.options import read_options
 from pgjq.spark.reader import FilteringReader, JobsReader, QueuesReader
+from pgjq.spark.stream import EndingsReader
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
@@ -38,3 +39,8 @@ class PgjqDataSource(DataSource):
                 raise ValidationError("the view queues is small and takes no pushdown")
             return QueuesReader(options, schema)
         return FilteringReader(options, schema) if options.pushdown else JobsReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return who reads endings as they come."""
+        options = read_options(self.options)
+        return EndingsReader(options, check_schema(options.view, schema))

@@ -1,5 +1,6 @@
 -- History: jobs that have ended, one row an ending, also of ids that have been enqueued again since. Those with numbers
--- from :first to before :last that a snapshot saw: its transactions are before :xmax, but for those :running since :xmin.
+-- from :first to before :last whose transactions are :since one and before :xmax, but for those that were :running from
+-- :xmin on; what was :restored from another server's dump has numbers that nobody here has got to, and is history too.
 -- Whoever needs fewer columns selects from this.
 --
 -- Points in time that no calendar has are null. Results and errors are shown for as long as the record is there.
@@ -18,5 +19,8 @@ left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id and b.seq 
 left join pgjq.queue as q on d.queue_id = q.id
 left join pgjq.worker as w on d.worker_id = w.id
 where
-    d.seq >= :first and d.seq < :last
-    and d.xid < :xmax and (d.xid < :xmin or d.xid <> all(:running::bigint[]))
+    d.seq >= :first and d.seq < :last and d.xid >= :since
+    and (
+        d.xid < :xmax and (d.xid < :xmin or d.xid <> all(:running::bigint[]))
+        or :restored and d.xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    )
