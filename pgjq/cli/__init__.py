@@ -11,6 +11,7 @@ import click
 
 from pgjq.cli.demo.command import demo
 from pgjq.cli.migrate import migrate
+from pgjq.cli.pipeline import pipeline
 from pgjq.cli.prune import prune
 from pgjq.errors import PgjqError, StorageUnavailableError
 
@@ -43,6 +44,7 @@ def main(*, debug: bool) -> None:
 
 main.add_command(demo)
 main.add_command(migrate)
+main.add_command(pipeline)
 main.add_command(prune)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DoubleType,
@@ -40,7 +41,7 @@ _JOBS: Final[dict[str, DataType]] = {
     "error": StringType(),
 }
 # There for those who name it: the order of enqueueing, by which an ending can be told from another of the same id.
-_ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType()}
+_ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType(), "stalled_on": ArrayType(StringType())}
 
 _QUEUES: Final[dict[str, DataType]] = {
     "queue": StringType(),

@@ -13,11 +13,12 @@ select
     case when isfinite(b.created_at) then b.created_at end as created_at,
     case when isfinite(d.started_at) then d.started_at end as started_at,
     case when isfinite(d.finished_at) then d.finished_at end as finished_at,
-    b.payload, d.result, d.error, d.seq
+    b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on
 from pgjq.done as d
 left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id and b.seq >= :first and b.seq < :last
 left join pgjq.queue as q on d.queue_id = q.id
 left join pgjq.worker as w on d.worker_id = w.id
+left join pgjq.progress as p on d.seq = p.seq and d.queue_id = p.queue_id and p.seq >= :first and p.seq < :last
 where
     d.seq >= :first and d.seq < :last and d.xid >= :since
     and (

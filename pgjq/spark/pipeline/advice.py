@@ -54,11 +54,15 @@ def advise(jobs: DataFrame, metrics: DataFrame, queues: DataFrame) -> DataFrame:
 
 def _runs(jobs: DataFrame) -> DataFrame:
     run = F.when(F.col("state") == "completed", seconds("started_at", "finished_at"))
-    measured = jobs.withColumn("run", run).groupBy("queue").agg(
-        F.count("*").alias("ended"),
-        F.count("run").alias("completed"),
-        F.count_if("expired").alias("expired"),
-        F.percentile_approx("run", [0.5, 0.95, 0.99], ACCURACY).alias("runs"),
+    measured = (
+        jobs.withColumn("run", run)
+        .groupBy("queue")
+        .agg(
+            F.count("*").alias("ended"),
+            F.count("run").alias("completed"),
+            F.count_if("expired").alias("expired"),
+            F.percentile_approx("run", [0.5, 0.95, 0.99], ACCURACY).alias("runs"),
+        )
     )
     shares = {f"run_{name}": F.col("runs")[n] for n, name in enumerate(("p50", "p95", "p99"))}
     return measured.where(F.col("completed") >= FEW).withColumns(shares).drop("runs")

@@ -30,6 +30,7 @@ LATENCIES: Final = ("wait_p95", "run_p95")
 # What must change at least, for somebody to care: jobs an hour, a share, a factor and seconds.
 LEAST_JOBS: Final = 20.0
 LEAST_SHARE: Final = 0.03
+LEAST_MORE: Final = 6.0  # Jobs more than usual that a rate must stand for.
 LEAST_FACTOR: Final = 1.5
 LEAST_SECONDS: Final = 0.5
 _SERIES: Final = ("queue", "task", "measure")
@@ -106,7 +107,7 @@ def _outliers(cells: DataFrame) -> DataFrame:
     matters = (
         F.when(F.col("measure").isin(*COUNTS), change >= F.greatest(F.lit(LEAST_JOBS), F.col("usual") * 0.3))
         .when(latency, (F.col("value") >= F.col("usual") * LEAST_FACTOR) & (change >= LEAST_SECONDS))
-        .otherwise(change >= LEAST_SHARE)
+        .otherwise((change >= LEAST_SHARE) & (change * F.col("jobs") >= LEAST_MORE))
     )
     side = F.col("measure").isin(*COUNTS) | (F.col("score") > 0)
     return out.where((F.abs("score") > WIDTH) & (F.col("days") >= LEAST_DAYS) & matters & side)

@@ -102,12 +102,18 @@ class Lake:
             raise ValidationError(f"there is no lake in {root}: pgjq pipeline run makes one")
         return cls(root, _read(root / MANIFEST))
 
+    @staticmethod
+    def check(place: str) -> Path:
+        """Return where a lake is or may be made; refuse a directory that holds something else."""
+        root = _path(place)
+        _refuse_others(root)
+        return root
+
     @classmethod
     @contextmanager
     def writing(cls, place: str) -> Generator[Self]:
         """Open a lake to write to it, and nobody else meanwhile; an empty directory becomes one."""
-        root = _path(place)
-        _refuse_others(root)
+        root = cls.check(place)
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root):
             if not (root / MANIFEST).exists():
@@ -151,7 +157,9 @@ def _path(place: str) -> Path:
     if path.exists() and not path.is_dir():
         raise ValidationError(f"{path} is a file; a lake is a directory")
     if GLOB.intersection(str(path.resolve())):
-        raise ValidationError(f"Spark reads {' '.join(sorted(GLOB))} in the name of a directory as wildcards; name another lake")
+        raise ValidationError(
+            f"Spark reads {' '.join(sorted(GLOB))} in the name of a directory as wildcards; name another lake"
+        )
     return path.resolve()
 
 

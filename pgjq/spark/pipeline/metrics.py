@@ -59,17 +59,23 @@ def measure(jobs: DataFrame, *keys: str) -> DataFrame:
 
 def failures(jobs: DataFrame) -> DataFrame:
     """Count failures by day, queue, task and type of error."""
-    return jobs.where("state = 'failed'").groupBy("date", "queue", "task", "error_type").agg(
-        F.count("*").alias("failed"), F.max("error_message").alias("example")
+    return (
+        jobs.where("state = 'failed'")
+        .groupBy("date", "queue", "task", "error_type")
+        .agg(F.count("*").alias("failed"), F.max("error_message").alias("example"))
     )
 
 
 def workers(jobs: DataFrame) -> DataFrame:
     """Count endings and stalls by day, queue and worker: a stall is that of the worker that it happened on."""
-    ended = jobs.where("worker is not null").select("date", "queue", "worker", F.lit(1).alias("ended"), F.lit(0).alias("s"))
+    ended = jobs.where("worker is not null").select(
+        "date", "queue", "worker", F.lit(1).alias("ended"), F.lit(0).alias("s")
+    )
     stalls = jobs.select("date", "queue", F.explode("stalled_on").alias("worker"), F.lit(0), F.lit(1))
-    return ended.union(stalls).groupBy("date", "queue", "worker").agg(
-        F.sum("ended").alias("ended"), F.sum("s").alias("stalls")
+    return (
+        ended.union(stalls)
+        .groupBy("date", "queue", "worker")
+        .agg(F.sum("ended").alias("ended"), F.sum("s").alias("stalls"))
     )
 
 

@@ -39,21 +39,35 @@ class QualityError(PgjqError):
         self.rows = list(rows)
 
 
-def check(batch: DataFrame, before: DataFrame) -> None:
-    """Raise a QualityError unless every ending of a batch is possible, and neither twice in it nor there before."""
-    wrong = violations(batch, before)
-    rows = [row.asDict() for row in wrong.orderBy("seq", "violation").limit(SHOWN).collect()]
-    if rows:
-        raise QualityError(wrong.count() if len(rows) == SHOWN else len(rows), rows)
+def check(batch: DataFrame, before: DataFrame | None) -> dict[str, int]:
+    """Count the endings of each day; raise a QualityError unless all are possible, each once, and none there before."""
+    wrong = F.count_if(F.expr(" or ".join(rule for _, rule in _RULES)))
+    days = batch.groupBy("date").agg(
+        F.count("*").alias("rows"), wrong.alias("wrong"), F.count_distinct(*map(F.col, KEY)).alias("endings")
+    )
+    looked = days.collect()
+    sound = all(row["wrong"] == 0 and row["rows"] == row["endings"] for row in looked)
+    if not sound or (before is not None and not batch.join(before, [*KEY], "left_semi").isEmpty()):
+        _complain(violations(batch, before))
+    return {str(row["date"]): row["rows"] for row in looked}
 
 
-def violations(batch: DataFrame, before: DataFrame) -> DataFrame:
+def violations(batch: DataFrame, before: DataFrame | None) -> DataFrame:
     """Return the rows of a batch that break a rule, with the rule."""
     broken = F.array_compact(F.array(*(F.when(F.expr(rule), F.lit(name)) for name, rule in _RULES)))
-    impossible = batch.withColumn("violation", F.explode(broken))
-    again = batch.groupBy(*KEY).count().where("count > 1").drop("count")
-    twice = batch.join(again, [*KEY]).withColumn("violation", F.lit("counted twice: the same ending came more than once"))
-    known = batch.join(before.select(*KEY), [*KEY], "left_semi").withColumn(
-        "violation", F.lit("counted twice: this ending is in the lake already")
-    )
-    return impossible.select(*_FIELDS).unionByName(twice.select(*_FIELDS)).unionByName(known.select(*_FIELDS))
+    impossible = batch.withColumn("violation", F.explode(broken)).select(*_FIELDS)
+    again = batch.groupBy(*KEY).count().where("count > 1").select(*KEY)
+    twice = _with(batch.join(again, [*KEY]), "counted twice: the same ending came more than once")
+    if before is None:
+        return impossible.unionByName(twice)
+    known = _with(batch.join(before, [*KEY], "left_semi"), "counted twice: this ending is in the lake already")
+    return impossible.unionByName(twice).unionByName(known)
+
+
+def _with(rows: DataFrame, violation: str) -> DataFrame:
+    return rows.withColumn("violation", F.lit(violation)).select(*_FIELDS)
+
+
+def _complain(wrong: DataFrame) -> None:
+    rows = [row.asDict() for row in wrong.orderBy("seq", "violation").limit(SHOWN).collect()]
+    raise QualityError(wrong.count() if len(rows) == SHOWN else len(rows), rows)
