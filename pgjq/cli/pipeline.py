@@ -24,6 +24,7 @@ from pgjq.migrate import migrate
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pgjq.spark.pipeline.extract import Source
     from pgjq.spark.pipeline.quality import QualityError
     from pgjq.spark.pipeline.run import Summary
 
@@ -57,8 +58,8 @@ def pipeline() -> None:
 def run(url: str | None, schema: str, lake: str, since: str | None, master: str | None, *, as_json: bool) -> None:
     """Bring what has ended since the last run into a lake, and measure it.
 
-    Only new endings are read, and only days that they touch are measured again. A run that was killed is taken up by the
-    next one. What was wrong with a row of history is shown, and then nothing of its batch is published.
+    Only new endings are read, and only days that they touch are measured again. A run that was killed is taken up by
+    the next one. What was wrong with a row of history is shown, and then nothing of its batch is published.
 
     \b
     Examples:
@@ -66,10 +67,12 @@ def run(url: str | None, schema: str, lake: str, since: str | None, master: str 
       pgjq pipeline run --lake /mnt/shared/jobs.lake --master spark://head:7077
     """  # noqa: D301
     begins = None if since is None else read_since(since, datetime.now(UTC))
-    _refuse_if_taken(lake)
-    console = Console(stderr=True)
+    with _spark_extra():
+        from pgjq.spark.pipeline.extract import Source
+        from pgjq.spark.pipeline.lake import Lake
+    Lake.check(lake)  # Before a server or Java is started for it.
     with database(url) as conninfo:
-        summary = _run(console, conninfo, schema, lake, begins, master)
+        summary = _run(Console(stderr=True), Source(conninfo, schema, begins), lake, master)
     _print(summary, as_json=as_json)
 
 
@@ -111,6 +114,7 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     """  # noqa: D301
     console = Console(stderr=True)
     with _spark_extra():
+        from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.history import History, make_history
     _check_out(Path(out))
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -122,7 +126,7 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
                 history = History(midnight, jobs, days, seed)
                 made = make_history(server.conninfo, history, lambda done, of: steps.tell(f"{done} of {of} days"))
                 steps.tell(f"{made:,} jobs in {days} days")
-            summary = _run(console, server.conninfo, "pgjq", str(Path(home, "lake")), None, master)
+            summary = _run(console, Source(server.conninfo), str(Path(home, "lake")), master)
         _write_report(str(Path(home, "lake")), Path(out))
     _print(summary, as_json=as_json, report=str(Path(out).resolve()))
 
@@ -193,30 +197,21 @@ class _Steps:
         self._progress.stop()
 
 
-def _run(
-    console: Console, conninfo: str, schema: str, lake: str, since: datetime | None, master: str | None
-) -> Summary:
+def _run(console: Console, source: Source, lake: str, master: str | None) -> Summary:
     with _spark_extra():
         from pgjq.spark.pipeline.quality import QualityError
         from pgjq.spark.pipeline.run import check_source
         from pgjq.spark.pipeline.run import run as run_pipeline
         from pgjq.spark.pipeline.session import spark_session
-    check_source(conninfo, schema)
+    check_source(source)
     try:
         with _Steps(console) as steps:
             steps.begin("spark")
             with spark_session(master) as spark:
-                return run_pipeline(spark, conninfo, lake, schema=schema, since=since, listener=steps)
+                return run_pipeline(spark, source, lake, steps)
     except QualityError as error:
         _show_rows(console, error)
         raise
-
-
-def _refuse_if_taken(lake: str) -> None:
-    """See to the directory before a server or Java is started for it."""
-    with _spark_extra():
-        from pgjq.spark.pipeline.lake import Lake
-    Lake.check(lake)
 
 
 def _write_report(lake: str, out: Path) -> int:

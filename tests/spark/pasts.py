@@ -26,7 +26,7 @@ select
     count(*) filter (where d.state = 5) as cancelled, avg(d.attempts)::float8 as attempts,
     avg((d.attempts > 1)::integer)::float8 as retry_rate, avg((d.stalled > 0)::integer)::float8 as stall_rate,
     avg((d.state = 4)::integer)::float8 as failure_rate,
-    avg((coalesce(d.error, '') like '%took too long%')::integer)::float8 as expiry_rate,
+    avg((strpos(coalesce(d.error, ''), 'took too long') > 0)::integer)::float8 as expiry_rate,
     percentile_cont(0.5) within group (order by t.wait) as wait_p50,
     percentile_cont(0.95) within group (order by t.wait) as wait_p95,
     percentile_cont(0.99) within group (order by t.wait) as wait_p99,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pgjq.outcome import Completed
 from pgjq.spark import register
 from pgjq.spark.pipeline.anomalies import find_anomalies
 from pgjq.spark.pipeline.endings import COLUMNS, endings
+from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.history import make_history
 from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import hourly
@@ -42,7 +44,7 @@ def past(server: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFact
         pgjq.migrate(url)
         made = make_history(url, PLANTED)
         lake = tmp_path_factory.mktemp("lakes") / "planted"
-        summary = run(spark, url, str(lake))
+        summary = run(spark, Source(url), str(lake))
         assert summary.read == summary.jobs == made
         yield Past(url, lake)
 
@@ -127,8 +129,8 @@ def test_a_history_in_which_nothing_happens_has_no_anomalies(database: str, spar
 
 def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: Past) -> None:
     question = """
-        select q.name, percentile_disc(0.95) within group (order by extract(epoch from d.finished_at - d.started_at))::float8
-        from pgjq.done d join pgjq.queue q on q.id = d.queue_id where d.state = 3 group by 1
+        select name, percentile_disc(0.95) within group (order by extract(epoch from finished_at - started_at)::float8)
+        from pgjq.done join pgjq.queue q on q.id = queue_id where state = 3 group by 1
     """
     with psycopg.connect(past.url) as connection:
         said = {
@@ -145,19 +147,18 @@ def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: Past)
 
 def test_the_next_run_reads_only_what_is_new_and_measures_only_its_days(past: Past, spark: SparkSession) -> None:
     before = Lake.open(str(past.lake)).manifest
-    with pgjq.PostgresStorage(past.url) as storage:
+    with closing(pgjq.PostgresStorage(past.url)) as storage:
         finish(storage, "mail", [f"new-{n}" for n in range(50)])
-        with pgjq.Client(storage) as client:
-            client.enqueue("mail", "twice", {"task": "again"}, max_attempts=1)
+        client = pgjq.Client(storage)
+        client.enqueue("mail", "twice", {"task": "again"}, max_attempts=1)
         end(storage, "mail", BOOM)
-        first = run(spark, past.url, str(past.lake))
+        first = run(spark, Source(past.url), str(past.lake))
         assert (first.read, first.days_measured) == (51, 1)
-        with pgjq.Client(storage) as client:
-            client.retry("mail", "twice")
+        client.retry("mail", "twice")
         end(storage, "mail", Completed(b"1"))
-    second = run(spark, past.url, str(past.lake))
+    second = run(spark, Source(past.url), str(past.lake))
     assert (second.read, second.jobs) == (1, first.jobs + 1)
-    assert run(spark, past.url, str(past.lake)).read == 0
+    assert run(spark, Source(past.url), str(past.lake)).read == 0
     after = Lake.open(str(past.lake)).manifest
     old = {day: name for day, name in after.days.items() if day < f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}"}
     assert old == dict(before.days)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import closing
 import signal
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import pgjq
 from pgjq.cli import main
+from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.history import make_history
 from pgjq.spark.pipeline.lake import JOBS, Lake
 from pgjq.spark.pipeline.quality import QualityError, check
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 # A driver that dies in the moment that it is told: Java goes with it, because nobody listens to its end of the pipe.
 VICTIM = """
 import os, signal, sys
+from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.run import Silence, run
 from pgjq.spark.pipeline.session import spark_session
 class Death(Silence):
@@ -38,7 +40,7 @@ class Death(Silence):
         if sys.argv[3] == step and step != "extract":
             os.kill(os.getpid(), signal.SIGKILL)
 with spark_session("local[2]") as spark:
-    run(spark, sys.argv[1], sys.argv[2], listener=Death())
+    run(spark, Source(sys.argv[1]), sys.argv[2], Death())
 """
 TABLES = (JOBS, "metrics", "days", "errors", "workers", "advice", "anomalies")
 
@@ -65,11 +67,11 @@ def test_a_run_that_was_killed_anywhere_is_taken_up_where_it_was(
     (lake / "jobs" / "batch=77").mkdir()
     for step in ("days", "anomalies"):
         with pytest.raises(InterruptedError):
-            run(spark, database, str(lake), listener=Stop(step))
+            run(spark, Source(database), str(lake), Stop(step))
         assert Lake.open(str(lake)).manifest.measured == 0
-    again = run(spark, database, str(lake))
+    again = run(spark, Source(database), str(lake))
     assert again.read == 0
-    never = run(spark, database, str(whole))
+    never = run(spark, Source(database), str(whole))
     assert (again.jobs, never.jobs) == (made, made)
     for name in TABLES:
         assert table(lake, name) == table(whole, name)
@@ -79,22 +81,23 @@ def test_a_run_that_was_killed_anywhere_is_taken_up_where_it_was(
 def test_rows_that_cannot_be_true_stop_the_run_and_nothing_of_it_is_published(
     database: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pgjq.PostgresStorage(database) as storage:
+    with closing(pgjq.PostgresStorage(database)) as storage:
         finish(storage, "mail", ["good", "bad"])
     do(database, "update pgjq.done d set started_at = finished_at + interval '1 s' from pgjq.body b"
                  " where b.seq = d.seq and b.id = 'bad'")  # fmt: skip
     lake = tmp_path / "lake"
     with pytest.raises(QualityError, match="finished before it started") as caught:
-        run(spark, database, str(lake))
+        run(spark, Source(database), str(lake))
     assert [(row["id"], row["violation"]) for row in caught.value.rows] == [("bad", "finished before it started")]
     assert not Lake.open(str(lake)).manifest.batches
     assert list((lake / JOBS).glob("*")) == []
     do(database, "update pgjq.done set started_at = null")
-    assert run(spark, database, str(lake)).read == 2
+    assert run(spark, Source(database), str(lake)).read == 2
 
 
 def test_an_ending_that_comes_twice_is_a_violation(spark: SparkSession) -> None:
-    schema = "seq long, queue string, id string, state string, created_at timestamp, started_at timestamp, finished_at timestamp"
+    times = ", ".join(f"{name} timestamp" for name in ("created_at", "started_at", "finished_at"))
+    schema = f"seq long, queue string, id string, state string, {times}"
     rows = spark.sql("select timestamp '2026-01-01' as t").collect()[0].t
     batch = spark.createDataFrame([(1, "q", "a", "completed", rows, rows, rows)], schema)
     dated = batch.selectExpr("*", "to_date(finished_at) as date")
@@ -149,7 +152,6 @@ def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:
     place = str(tmp_path / "lake")
     with Lake.writing(place), pytest.raises(pgjq.StorageError, match="another run"), Lake.writing(place):
         pass
-    os.remove(tmp_path / "lake" / "lock")
 
 
 def test_a_report_of_no_lake_says_what_makes_one(tmp_path: Path) -> None:

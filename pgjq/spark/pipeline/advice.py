@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from pgjq.definition import DEFAULTS
 from pgjq.lease import LeasePolicy
 from pgjq.spark.pipeline.endings import seconds
 
@@ -27,7 +28,7 @@ WINDOW_DAYS: Final = 28
 BUSY_HOUR: Final = 0.99
 LOAD: Final = 0.7
 FEW: Final = 20  # Fewer completed runs say nothing.
-# How many times longer than advised an expiry may be before it is called too long.
+# How many times longer than advised an expiry may be before it is called too long; the default never is.
 TOO_LONG: Final = 10
 ACCURACY: Final = 10_000
 ROUND: Final = (60, 90, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800)
@@ -86,7 +87,7 @@ def _rounded(value: Column) -> Column:
 def _disagreements() -> Column:
     expires, lease = F.col("current_expire_in_seconds"), F.coalesce("current_heartbeat_seconds", F.lit(LEASE))
     too_early = (expires < F.col("run_p99") * 1.5) & (F.col("expired") > 0) | (expires < F.col("run_p99"))
-    too_late = expires > F.col("expire_in_seconds") * TOO_LONG
+    too_late = (expires > F.col("expire_in_seconds") * TOO_LONG) & (expires > DEFAULTS["expire_in_seconds"])
     unrenewed = lease < F.col("visibility_timeout")
     return F.array_compact(F.array(
         F.when(too_early, F.format_string(

@@ -33,6 +33,7 @@ LEAST_SHARE: Final = 0.03
 LEAST_MORE: Final = 6.0  # Jobs more than usual that a rate must stand for.
 LEAST_FACTOR: Final = 1.5
 LEAST_SECONDS: Final = 0.5
+LEAST_SPREAD: Final = 0.08  # Of a latency's logarithm; with few jobs, a percentile is spread by their root.
 _SERIES: Final = ("queue", "task", "measure")
 _KIND: Final = (*_SERIES, "weekend", "clock")
 
@@ -48,9 +49,9 @@ def _every_hour(metrics: DataFrame) -> DataFrame:
     hours = (
         metrics.groupBy("queue", "task").agg(F.min("hour").alias("since"))
         .crossJoin(ends)
-        .select("queue", "task", "oldest", F.explode(F.expr("sequence(since, newest, interval 1 hour)")).alias("hour"), "newest")
+        .withColumn("hour", F.explode(F.expr("sequence(since, newest, interval 1 hour)")))
         .where("hour < newest and hour > oldest")
-        .drop("oldest", "newest")
+        .select("queue", "task", "hour")
     )  # fmt: skip
     return hours.join(metrics, ["queue", "task", "hour"], "left").withColumns({
         "ended": F.coalesce("ended", F.lit(0)),
@@ -85,7 +86,7 @@ def _banded(cells: DataFrame) -> DataFrame:
     chance = (
         F.when(F.col("measure").isin(*COUNTS), F.sqrt(F.greatest("middle", F.lit(1.0))))
         .when(F.col("measure").isin(*RATES), F.sqrt(usual * (1 - F.least(usual, F.lit(0.99))) / F.col("jobs")))
-        .otherwise(F.lit(0.08))
+        .otherwise(F.greatest(F.lit(LEAST_SPREAD), 1 / F.sqrt("jobs")))
     )
     return looked.withColumn("width", F.greatest(F.col("mad") * SIGMA, chance))
 

@@ -36,7 +36,8 @@ def endings(history: DataFrame) -> DataFrame:
     return history.withColumn("told", error).select(
         "seq", "queue", "id",
         F.substring(F.coalesce(F.get_json_object("payload", "$.task"), F.lit("")), 1, LONGEST_TASK).alias("task"),
-        "state", "attempts", "max_attempts", "stalled", "stalled_on", "worker", "created_at", "started_at", "finished_at",
+        "state", "attempts", "max_attempts", "stalled", "stalled_on", "worker",
+        "created_at", "started_at", "finished_at",
         F.col("told.type").alias("error_type"),
         F.substring("told.message", 1, LONGEST_MESSAGE).alias("error_message"),
         F.coalesce((F.col("told.type") == "Stalled") & F.col("told.message").startswith(TOO_LONG), F.lit(False))

@@ -10,7 +10,8 @@ checkpoint count it as done. So these hold, wherever a run is killed:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
@@ -27,9 +28,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def extract(
-    spark: SparkSession, url: str, schema: str, lake: Lake, since: datetime | None, told: Callable[[int], object]
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where endings come from: a database and a schema in it; of what ended before `since` nothing is taken."""
+
+    url: str = field(repr=False)
+    schema: str = "pgjq"
+    since: datetime | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what the data source wants to know."""
+        return {"url": self.url, "schema": self.schema}
+
+
+def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
     """Bring what has ended since the last run into the lake; say how many endings. `told` hears of every batch."""
     if lake.manifest.batches and not (lake.root / CHECKPOINT).is_dir():
         raise ValidationError(
@@ -40,12 +52,12 @@ def extract(
 
     def take(rows: DataFrame, number: int) -> None:
         try:
-            told(_take(spark, lake, rows if since is None else rows.where(F.col("finished_at") >= since), number))
+            told(_take(spark, lake, _since(rows, source.since), number))
         except Exception as error:
             failures.append(error)  # Spark would hand on its text only.
             raise
 
-    stream = spark.readStream.format("pgjq").options(url=url, schema=schema, columns=",".join(COLUMNS)).load()
+    stream = spark.readStream.format("pgjq").options(**source.options(), columns=",".join(COLUMNS)).load()
     query = (
         stream.writeStream.foreachBatch(take)
         .option("checkpointLocation", lake.path(CHECKPOINT))
@@ -59,6 +71,10 @@ def extract(
             raise failures[0] from error
         raise StorageError(str(error)) from error
     return sum(batch.rows for batch in lake.manifest.batches) - before
+
+
+def _since(rows: DataFrame, since: datetime | None) -> DataFrame:
+    return rows if since is None else rows.where(F.col("finished_at") >= since)
 
 
 def read_jobs(spark: SparkSession, lake: Lake, dates: Collection[str] | None = None) -> DataFrame:

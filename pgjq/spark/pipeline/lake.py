@@ -187,14 +187,14 @@ def _locked(root: Path) -> Generator[None]:
 def _read(path: Path) -> Manifest:
     try:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if told.pop("format") != FORMAT:
-            raise ValidationError(f"{path} was written by another version of pgjq; upgrade pgjq, or name a new lake")
+        known = told.pop("format") == FORMAT
         batches = tuple(Batch(b["name"], b["rows"], tuple(b["dates"])) for b in told.pop("batches"))
-        return Manifest(batches=batches, **told)
-    except ValidationError:
-        raise
+        manifest = Manifest(batches=batches, **told)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValidationError(f"{path} is not the manifest of a lake ({error}); name another directory") from error
+    if not known:
+        raise ValidationError(f"{path} was written by another version of pgjq; upgrade pgjq, or name a new lake")
+    return manifest
 
 
 def _write(path: Path, manifest: Manifest) -> None:

@@ -32,8 +32,8 @@ class QualityError(PgjqError):
     def __init__(self, count: int, rows: Sequence[dict[str, Any]]) -> None:
         first = rows[0]
         super().__init__(
-            f"{count} rows of history cannot be true, and nothing of them was published; the first is job {first['id']!r}"
-            f" of queue {first['queue']!r}: {first['violation']}"
+            f"{count} rows of history cannot be true, and nothing of their batch was published; the first is job"
+            f" {first['id']!r} of queue {first['queue']!r}: {first['violation']}"
         )
         self.count = count
         self.rows = list(rows)

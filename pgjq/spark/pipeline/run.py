@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pgjq.spark import register
 from pgjq.spark.pipeline.advice import WINDOW_DAYS, advise
 from pgjq.spark.pipeline.anomalies import find_anomalies
-from pgjq.spark.pipeline.extract import extract, read_jobs
+from pgjq.spark.pipeline.extract import Source, extract, read_jobs
 from pgjq.spark.pipeline.lake import DAILY, Lake
 from pgjq.spark.pipeline.metrics import TABLES
 from pgjq.storage.postgres.errand import errand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
-    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
 STEPS: Final = ("extract", *DAILY, "advice", "anomalies")
-# Days and hours are those of UTC. And percentiles of many small groups are gathered in memory: beyond 128 groups Spark
+# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. And percentiles of many small groups are gathered in memory: beyond 128 groups Spark
 # would sort the rows first, at twice the price.
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
 }
 
@@ -69,31 +69,23 @@ class Summary:
     anomalies: int
 
 
-def run(
-    spark: SparkSession,
-    url: str,
-    lake: str,
-    *,
-    schema: str = "pgjq",
-    since: datetime | None = None,
-    listener: Listener | None = None,
-) -> Summary:
+def run(spark: SparkSession, source: Source, lake: str, listener: Listener | None = None) -> Summary:
     """Run the pipeline from a database to a lake; days and hours are those of UTC, whatever the session's zone."""
     told = listener or Silence()
-    check_source(url, schema)
+    check_source(source)
     with Lake.writing(lake) as place, _settled(spark):
         register(spark)
         told.begin("extract")
-        read = extract(spark, url, schema, place, since, told.count)
+        read = extract(spark, source, place, told.count)
         touched = place.manifest.unmeasured()
-        queues = spark.read.format("pgjq").options(url=url, schema=schema, view="queues").load()
+        queues = spark.read.format("pgjq").options(**source.options(), view="queues").load()
         _measure(spark, place, touched, queues, told)
         return _summarise(spark, place, read, len(touched))
 
 
-def check_source(url: str, schema: str) -> None:
+def check_source(source: Source) -> None:
     """See that a database is there and its schema is this code's, before anything is made for it."""
-    with errand(url, schema):
+    with errand(source.url, source.schema):
         pass
 
 

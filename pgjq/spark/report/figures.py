@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import date, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import date
 
     from pgjq.spark.pipeline.lake import Lake
 
@@ -67,23 +68,24 @@ def largest(counts: Mapping[str, Mapping[date, int]], limit: int) -> dict[str, d
     return kept | {OTHERS: dict(rest)} if rest else kept
 
 
-def _table(lake: Lake, name: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
+def _untyped(module: str) -> Any:
+    """Import what says nothing about its types."""
+    return import_module(module)
 
+
+def _table(lake: Lake, name: str) -> Any:
+    pa, ds = _untyped("pyarrow"), _untyped("pyarrow.dataset")
     files = [
         str(file) for directory in lake.manifest.directories(name) for file in (lake.root / directory).glob("*.parquet")
     ]
     if not files:
         return None
-    layout: Any = ds.partitioning(pa.schema([(column, pa.string()) for column in _PLACE]), flavor="hive")
-    source: Any = ds.dataset(files, format="parquet", partitioning=layout, partition_base_dir=str(lake.root / name))
+    layout = ds.partitioning(pa.schema([(column, pa.string()) for column in _PLACE]), flavor="hive")
+    source = ds.dataset(files, format="parquet", partitioning=layout, partition_base_dir=str(lake.root / name))
     return source.to_table()
 
 
 def _rows(lake: Lake, name: str) -> list[Row]:
-    from datetime import date
-
     table = _table(lake, name)
     rows: list[Row] = [] if table is None else table.to_pylist()
     return [row | ({"date": date.fromisoformat(row["date"])} if row.get("date") else {}) for row in rows]
@@ -98,8 +100,6 @@ def _by_queue(rows: Iterable[Row]) -> dict[str, dict[date, Row]]:
 
 def _all_dates(rows: Iterable[Row]) -> list[date]:
     """Return every day from the first to the last, also those on which nothing ended."""
-    from datetime import timedelta
-
     seen = {row["date"] for row in rows}
     first, last = min(seen), max(seen)
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
@@ -124,12 +124,10 @@ def _stalls(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:
 
 def _heat(lake: Lake) -> dict[str, list[float]]:
     """Return each queue's endings in an average hour of the week, Monday's first hour first."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    table: Any = _table(lake, "metrics")
-    hours: Any = pc.cast(table["hour"], pa.timestamp("us", "UTC"))
-    slots: Any = pc.add(pc.multiply(pc.day_of_week(hours), 24), pc.hour(hours))
+    pa, pc = _untyped("pyarrow"), _untyped("pyarrow.compute")
+    table = _table(lake, "metrics")
+    hours = pc.cast(table["hour"], pa.timestamp("us", "UTC"))
+    slots = pc.add(pc.multiply(pc.day_of_week(hours), 24), pc.hour(hours))
     sums = pa.table({"queue": table["queue"], "slot": slots, "ended": table["ended"]}).group_by(["queue", "slot"])
     weeks = max(1.0, len(set(lake.manifest.days)) / 7)
     heat: dict[str, list[float]] = defaultdict(lambda: [0.0] * SLOTS)

@@ -85,7 +85,7 @@ def _anomalies(figures: Figures) -> str:
             ("", "what", f"{MEASURES[row['measure']]} {row['side']} its band"),
             ("n", "at worst", measured(row["measure"], row["value"])),
             ("n", "usually", measured(row["measure"], row["usual"])),
-            ("n", "band", f"{measured(row['measure'], row['low'])} – {measured(row['measure'], row['high'])}"),
+            ("n", "band", f"{measured(row['measure'], row['low'])} to {measured(row['measure'], row['high'])}"),
         ]
         for row in shown
     ]
@@ -209,8 +209,8 @@ def _advice(figures: Figures) -> str:
         for row in figures.advice
     ]
     why = (
-        "What the last four weeks say about each queue's definition: a lease that nobody renews should last twice the 95th "
-        "percentile of run time. What is in force now stands in parentheses."
+        "What the last four weeks say about each queue's definition: a lease that nobody renews should last twice the "
+        "95th percentile of run time. What is in force now stands in parentheses."
     )
     return _section("Advice", why, _table(rows) if rows else "<p>Too few completed runs to say anything.</p>")
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
 
+    Values = Sequence[float | None]
+
 WIDE: Final = 1000.0
 HIGH: Final = 100.0
 COLOURS: Final = 8
-Values = "Sequence[float | None]"
 
 
 def colour(number: int) -> str:
@@ -91,7 +92,7 @@ def tips(texts: Sequence[str], marked: Sequence[bool]) -> str:
     """Let every day say its figures when pointed at; some days are marked."""
     width = WIDE / max(1, len(texts))
     return "".join(
-        f'<rect class="{"tip marked" if mark else "tip"}" x="{n * width:.2f}" width="{width:.2f}" y="0" height="{HIGH:g}">'
+        f'<rect class="tip{" marked" if mark else ""}" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100">'
         f"<title>{escape(text)}</title></rect>"
         for n, (text, mark) in enumerate(zip(texts, marked, strict=True))
     )

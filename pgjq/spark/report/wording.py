@@ -15,13 +15,14 @@ MEASURES: Final = {
     "wait_p95": "wait, p95",
     "run_p95": "run time, p95",
 }
+NOTHING: Final = "\N{EN DASH}"
 _UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
 def duration(seconds: float | None) -> str:
     """Write a duration in the unit that fits it."""
     if seconds is None:
-        return "–"
+        return NOTHING
     size, unit = next(((s, u) for s, u in _UNITS if seconds >= s), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
 
@@ -36,7 +37,7 @@ def count(value: float) -> str:
 
 def share(value: float | None) -> str:
     """Write a share of one as a percentage."""
-    return "–" if value is None else f"{value * 100:.3g} %"
+    return NOTHING if value is None else f"{value * 100:.3g} %"
 
 
 def measured(measure: str, value: float) -> str:
@@ -49,4 +50,4 @@ def measured(measure: str, value: float) -> str:
 def stretch(begins: datetime, ends: datetime) -> str:
     """Write from when to when something went on."""
     until = f"{ends:%H:%M}" if (ends - begins).days < 1 else f"{ends.day} {ends:%b %H:%M}"
-    return f"{begins.day} {begins:%b %Y, %H:%M}–{until}"
+    return f"{begins.day} {begins:%b %Y, %H:%M} to {until}"
