@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from pgjq.errors import ValidationError
 from pgjq.options import EARLIEST, ID_LENGTH, LATEST, SHORT_MAX
 from pgjq.serde import JsonSerde, serialize_payload
+from pgjq.spark.untyped import pa, pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +63,6 @@ def check_frame(schema: StructType) -> None:
 
 def staged(batches: Iterator[Any], limit: int = PAYLOAD_BYTES) -> Iterator[Any]:
     """Turn batches of a data frame into batches of a stage; what cannot be a job is a ValidationError that names it."""
-    import pyarrow as pa
-
     schema = pa.schema(
         [
             ("id", pa.string()),
@@ -87,7 +86,6 @@ def staged(batches: Iterator[Any], limit: int = PAYLOAD_BYTES) -> Iterator[Any]:
 
 
 def _ids(column: Any) -> Any:
-    import pyarrow.compute as pc
 
     column = _as_text(column)
     if column.null_count:
@@ -99,7 +97,6 @@ def _ids(column: Any) -> Any:
 
 
 def _keys(column: Any, ids: Any) -> Any:
-    import pyarrow as pa
 
     if column is None:
         return pa.nulls(len(ids), pa.string())
@@ -109,7 +106,6 @@ def _keys(column: Any, ids: Any) -> Any:
 
 
 def _check_lengths(what: str, column: Any) -> None:
-    import pyarrow.compute as pc
 
     ends = pc.min_max(pc.utf8_length(column)).as_py()
     if ends["min"] is not None and not 0 < ends["min"] <= ends["max"] <= ID_LENGTH:
@@ -117,8 +113,6 @@ def _check_lengths(what: str, column: Any) -> None:
 
 
 def _payloads(column: Any, ids: Any, limit: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     if column.null_count:
         first = column.is_null().index(True).as_py()
@@ -144,9 +138,6 @@ def _written(column: Any, ids: Any) -> list[str]:
 
 def _ranks(column: Any, ids: Any) -> Any:
     """Turn a priority, of which the higher comes first, into a rank, of which the lower does."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if column is None:
         return pa.array([0], pa.int16()).take(pa.nulls(len(ids), pa.int16()).fill_null(0))
     column = column.cast(pa.int64())
@@ -159,9 +150,6 @@ def _ranks(column: Any, ids: Any) -> Any:
 
 def _times(column: Any, ids: Any) -> Any:
     """Bring points in time within what every reader can hold, as an enqueue does."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = pa.timestamp("us", "UTC")
     if column is None:
         return pa.nulls(len(ids), kind)
@@ -173,6 +161,5 @@ def _times(column: Any, ids: Any) -> Any:
 
 
 def _as_text(column: Any) -> Any:
-    import pyarrow as pa
 
     return column.cast(pa.string())

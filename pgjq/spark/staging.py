@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.jobs import staged
+from pgjq.spark.untyped import adbc, pa
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -18,22 +19,18 @@ if TYPE_CHECKING:
 
 def fill_stage(options: Options, batches: Iterator[Any]) -> tuple[str | None, int]:
     """Put all rows onto a new stage; return its name and how many they are."""
-    import pyarrow as pa
-    from adbc_driver_manager import OperationalError, ProgrammingError
-    from adbc_driver_postgresql import dbapi
-
     ready = Checked(staged(batch for batch in batches if batch.num_rows))
     first = next(ready, None)
     if first is None:
         return None, 0
     try:
-        with dbapi.connect(options.conninfo) as connection, connection.cursor() as cursor:
+        with adbc.connect(options.conninfo) as connection, connection.cursor() as cursor:
             cursor.execute(Queries(options.schema).written("create_stage", {}))
             stage = cursor.fetchone()[0]
             rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], ready))
             cursor.adbc_ingest(stage, rows, mode="append", db_schema_name=options.schema)
             connection.commit()
-    except (OperationalError, ProgrammingError, pa.ArrowException, dbapi.Error) as error:
+    except (adbc.Error, pa.ArrowException) as error:
         raise _understood(error, ready) from error
     return stage, ready.count
 
