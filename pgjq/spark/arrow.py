@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.spark.columns import TEXTS
+from pgjq.spark.untyped import adbc, adbc_options, pa, to_arrow_schema
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -19,34 +20,27 @@ SESSION: Final = "streaming_session"
 
 def read_batches(conninfo: str, statement: str, schema: StructType) -> Iterator[Any]:
     """Run a statement and yield its rows; no more of them are in memory than make a batch."""
-    from adbc_driver_manager import OperationalError, ProgrammingError
-    from adbc_driver_postgresql import StatementOptions, dbapi
-
     target = arrow_schema(schema)
     try:
-        with dbapi.connect(conninfo, autocommit=True) as connection, connection.cursor() as cursor:
+        with adbc.connect(conninfo, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(Queries("pgjq").written(SESSION, {}))
-            cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
+            cursor.adbc_statement.set_options(**{adbc_options.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
             cursor.execute(statement)
             for batch in cursor.fetch_record_batch():
                 yield shape(batch, target)
-    except OperationalError as error:
+    except adbc.OperationalError as error:
         raise StorageUnavailableError(str(error)) from error
-    except ProgrammingError as error:
+    except adbc.Error as error:
         raise StorageError(str(error)) from error
 
 
 def arrow_schema(schema: StructType) -> Any:
     """Return the Arrow schema that Spark wants for one of its own."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def shape(batch: Any, target: Any) -> Any:
     """Give a batch the columns and types that were asked for."""
-    import pyarrow as pa
-
     columns = [
         _text(column) if field.name in TEXTS else column.cast(field.type)
         for field, column in zip(target, batch.columns, strict=False)
@@ -58,8 +52,6 @@ def shape(batch: Any, target: Any) -> Any:
 
 def _text(column: Any) -> Any:
     """Read bytes as text. What is no text, because a serde other than JSON wrote it, is written as SQL writes bytes."""
-    import pyarrow as pa
-
     try:
         return column.cast(pa.string())  # Which checks that all of it is UTF-8.
     except pa.ArrowInvalid:

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from pgjq.spark.arrow import arrow_schema, read_batches
+from pgjq.spark.untyped import pa
 from pgjq.storage.postgres.errand import errand
 from pgjq.storage.postgres.extract import Condition, Operator, write_select
 from pgjq.storage.postgres.queries import Queries
@@ -107,7 +108,6 @@ class QueuesReader(DataSourceReader):
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002  (there is only one)
-        import pyarrow as pa
 
         from pgjq.client import Client
         from pgjq.storage.postgres.storage import PostgresStorage

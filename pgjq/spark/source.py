@@ -11,9 +11,15 @@ from pgjq.spark.columns import check_schema, schema_of
 from pgjq.spark.options import read_options
 from pgjq.spark.reader import FilteringReader, JobsReader, QueuesReader
 from pgjq.spark.stream import EndingsReader
+from pgjq.spark.writer import JobsWriter, StreamWriter
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -44,3 +50,11 @@ class PgjqDataSource(DataSource):
         """Return who reads endings as they come."""
         options = read_options(self.options)
         return EndingsReader(options, check_schema(options.view, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
+        """Return who makes jobs of a data frame."""
+        return JobsWriter(read_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Return who makes jobs of a stream."""
+        return StreamWriter(read_options(self.options), schema, overwrite=overwrite)

@@ -1,4 +1,5 @@
--- Jobs: every job whose id is its own, alive or ended, with its payload; those with numbers from :first to before :last.
+-- Jobs: every job whose id is its own, alive or ended, with its payload; those with numbers from :first to before
+-- :last.
 --
 -- Points in time that no calendar has are null.
 -- Index: the primary keys, in the same order.

@@ -1,5 +1,11 @@
 -- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
 drop view if exists pgjq.jobs;
+select pgjq.sweep_stages(-3600);
+drop function if exists pgjq.enqueue_staged(text, text[], bigint, text, bigint);
+drop function if exists pgjq.sweep_stages(double precision);
+drop function if exists pgjq.drop_stages(text[]);
+drop function if exists pgjq.create_stage();
+drop function if exists pgjq.home();
 drop function if exists pgjq.observe(boolean);
 drop function if exists pgjq.delete_queue(text);
 drop function if exists pgjq.update_queue(text, jsonb);
@@ -47,7 +53,7 @@ drop function if exists pgjq.event(text, text, text, integer, integer, text, tex
 drop function if exists pgjq.watched();
 drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
-drop table if exists pgjq.slot, pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
+drop table if exists pgjq.bulk_write, pgjq.slot, pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
 drop sequence if exists pgjq.job_seq;
 drop sequence if exists pgjq.queue_seq;
 drop function if exists pgjq.place(integer, smallint);

@@ -163,6 +163,17 @@ create table pgjq.slot (
 
 create index slot_ends on pgjq.slot (ends_at);
 
+-- Writes of many jobs at once that have been made, so that none of them is made twice.
+create table pgjq.bulk_write (
+    id text not null,                           -- as its writer calls it
+    batch bigint not null,                      -- of a stream, the number of its batch; else 0
+    queue text not null,
+    jobs bigint not null,                       -- that were added
+    duplicates bigint not null,                 -- and that were not, because their ids or their places were taken
+    at timestamptz not null default pgjq.now(),
+    primary key (id, batch)
+);
+
 -- That queues with a number below 0 are not in here is written down as a constraint: then giving one its partitions
 -- need not look through these.
 create table pgjq.body_default partition of pgjq.body (check (queue_id > 0)) default;
