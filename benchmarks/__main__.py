@@ -16,6 +16,7 @@ from benchmarks import (
     release,
     round_trip,
     single_enqueue,
+    spark_pipeline,
     spark_read,
     spark_write,
     storages,
@@ -48,6 +49,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "policies": policies.measure,
     "spark_read": spark_read.measure,
     "spark_write": spark_write.measure,
+    "spark_pipeline": spark_pipeline.measure,
 }
 
 

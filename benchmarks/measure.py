@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Literal
 
-Unit = Literal["jobs/s", "ms", "MB", "queries/s", "pages"]
+Unit = Literal["jobs/s", "ms", "s", "MB", "queries/s", "pages", "jobs"]
 Side = Literal["at least", "at most"]
 Sampler = Callable[[], float]
 Samples = Mapping[str, Sequence[float]]

@@ -61,7 +61,7 @@ def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
         spark_session(MASTER) as spark,
     ):
         begun = time.perf_counter()
-        made = make_history(conninfo, History(midnight, scale.backlog))
+        made = make_history(conninfo, History(midnight, scale.spark_rows))
         print(f"  made up {made:,} jobs in {time.perf_counter() - begun:.1f} s")
         lake = str(Path(home, "lake"))
         whole, first = _timed(spark, conninfo, lake)

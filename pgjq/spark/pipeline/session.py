@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from pgjq.spark.requirements import check_java
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -19,6 +21,7 @@ HERE: Final = "local[*]"
 @contextmanager
 def spark_session(master: str | None) -> Generator[SparkSession]:
     """Have a session for as long as the block lasts; where spark-submit has named a master, that one."""
+    check_java()
     # Before Java starts: its Python workers are to be this very Python, which has what they import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or SparkConf().get("spark.master") or HERE
