@@ -1,15 +1,27 @@
--- Demo history: endings of made-up jobs, as if they had run on the days from :first_day to before :last_day of a history
--- of :days days that begins at :begins and has about :jobs jobs. Says how many there are.
+-- Demo history: endings of made-up jobs, as if they had run on the days from :first_day to before :last_day of a
+-- history of :days days that begins at :begins and has about :jobs jobs. Says how many there are.
 --
 -- The same :seed makes the same history: chance is a hash of the job's number. Queues and workers must be there. Every
 -- task has its own rhythm, run times, failures; with :incidents, four things go wrong on the way:
---   a slow database     at 35 % of the days, from 10 to 12 o'clock, everything of billing and search takes six times as long
+--   a slow database     at 35 % of the days, from 10 to 12 o'clock, billing and search take six times as long
 --   a burst of failures at 58 %, from 14 to 17, the payment gateway times out
 --   a worker that hangs at 75 %, from 18 to 22, jobs stall on the worker media-2 and are run again by others
 --   a backlog           at 89 %, from 9 to 11, six times as much mail, which waits up to forty minutes, until 13
 with task (n, queue, name, share, rhythm, typical, spread, patience, failing, workers, errors) as (
     values
-    (1, 'mail', 'send_receipt', 0.26, 'office', 0.22, 0.45, 60.0, 0.004, 3, '{SMTPServerDisconnected,SMTPRecipientsRefused}'::text[]),
+    (
+        1,
+        'mail',
+        'send_receipt',
+        0.26,
+        'office',
+        0.22,
+        0.45,
+        60.0,
+        0.004,
+        3,
+        '{SMTPServerDisconnected,BadAddress}'::text[]
+    ),
     (2, 'mail', 'send_welcome', 0.18, 'office', 0.30, 0.45, 60.0, 0.003, 3, '{SMTPServerDisconnected,TemplateError}'),
     (3, 'media', 'thumbnail', 0.14, 'steady', 2.40, 0.55, 900.0, 0.006, 3, '{UnidentifiedImageError,MemoryError}'),
     (4, 'media', 'transcode', 0.02, 'steady', 170.0, 0.60, 900.0, 0.015, 3, '{CalledProcessError,MemoryError}'),
@@ -28,11 +40,12 @@ hour as (
 ),
 
 rhythm as (
-    select h.n, r.name, case r.name
-        when 'office' then (0.15 + exp(-power(h.clock - 14, 2) / 20)) * case when h.weekend then 0.4 else 1 end
-        when 'night' then 0.02 + exp(-power(h.clock - 2, 2) / 2)
-        else 1 + 0.25 * sin((h.clock - 9) * pi() / 12)
-    end as weight
+    select
+        h.n, r.name, case r.name
+            when 'office' then (0.15 + exp(-power(h.clock - 14, 2) / 20)) * case when h.weekend then 0.4 else 1 end
+            when 'night' then 0.02 + exp(-power(h.clock - 2, 2) / 2)
+            else 1 + 0.25 * sin((h.clock - 9) * pi() / 12)
+        end as weight
     from hour as h
     cross join (values ('office'), ('night'), ('steady')) as r (name)
 ),
@@ -55,8 +68,8 @@ due as (
         :jobs * t.share * r.weight / w.weight as expected
     from hour as h
     cross join task as t
-    inner join rhythm as r on r.n = h.n and r.name = t.rhythm
-    inner join whole as w on w.name = t.rhythm
+    inner join rhythm as r on h.n = r.n and t.rhythm = r.name
+    inner join whole as w on t.rhythm = w.name
     where h.day >= :first_day and h.day < :last_day
 ),
 
@@ -108,19 +121,22 @@ ended as (
     select
         r.*, e.state, e.attempts, r.queue || '-' || 1 + (r.pick + r.stalls::integer) % r.workers as worker,
         least(r.needed, r.patience) as took,
-        r.created_at + make_interval(secs =>
+        r.created_at + make_interval(
+            secs =>
             -0.35 * ln(1 - r.pause) + r.held_up + case when r.stalls then 30 + 5 * r.pause else 0 end
             + (e.attempts - 1 - r.stalls::integer) * (least(r.needed, r.patience) * 0.6 + 5)
         ) as started_at,
         case
-            when r.needed > r.patience then json_build_object(
-                'type', 'Stalled', 'message',
-                'the attempt took too long (worker ' || r.queue || '-' || 1 + r.pick % r.workers || ')', 'traceback', null
-            )
+            when r.needed > r.patience
+                then json_build_object(
+                        'type', 'Stalled', 'message',
+                        'the attempt took too long (worker ' || r.queue || '-' || 1 + r.pick % r.workers || ')',
+                        'traceback', null
+                    )
             when e.state = 4 then json_build_object(
-                'type', e.error, 'message', 'while running ' || r.name || ' for account ' || r.pick % 5000,
-                'traceback', 'Traceback (most recent call last)'
-            )
+                    'type', e.error, 'message', 'while running ' || r.name || ' for account ' || r.pick % 5000,
+                    'traceback', 'Traceback (most recent call last)'
+                )
         end as error
     from run as r
     cross join lateral (
@@ -151,8 +167,8 @@ story as materialized (
         where started_at + make_interval(secs => took) < :begins::timestamptz + make_interval(days => :days)
         order by created_at, job
     ) as e
-    inner join pgjq.queue as q on q.name = e.queue
-    inner join pgjq.worker as w on w.name = e.worker
+    inner join pgjq.queue as q on e.queue = q.name
+    inner join pgjq.worker as w on e.worker = w.name
 ),
 
 bodies as (
@@ -175,8 +191,8 @@ endings as (
         max_attempts, stalled, state, error
     )
     select
-        s.seq, s.queue_id, s.attempts, s.worker_id, s.started_at, s.finished_at, s.finished_at + interval '1 hour', 0, 0,
-        s.attempts, 3, s.stalls::integer, s.state, s.error
+        s.seq, s.queue_id, s.attempts as lease, s.worker_id, s.started_at, s.finished_at,
+        s.finished_at + interval '1 hour', 0, 0, s.attempts, 3, s.stalls::integer, s.state, s.error
     from story as s
 )
 

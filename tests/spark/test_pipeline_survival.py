@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest

@@ -83,8 +83,6 @@ def read_jobs(spark: SparkSession, lake: Lake, dates: Collection[str] | None = N
 
 
 def _read(spark: SparkSession, lake: Lake, directories: Collection[str]) -> DataFrame:
-    if not directories:
-        return spark.createDataFrame([], SCHEMA)
     reader = spark.read.schema(SCHEMA).option("basePath", lake.path(JOBS))
     return reader.parquet(*(lake.path(directory) for directory in directories))
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STEPS: Final = ("extract", *DAILY, "advice", "anomalies")
-# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. And percentiles of many small groups are gathered in memory: beyond 128 groups Spark
-# would sort the rows first, at twice the price.
+# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. Percentiles of many
+# small groups are gathered in memory: beyond 128 groups Spark would sort the rows first, at twice the price.
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -99,12 +99,10 @@ def _measure(spark: SparkSession, lake: Lake, dates: list[str], queues: DataFram
     if not lake.manifest.batches:
         return
     name = f"run={lake.manifest.runs + 1}"
-    jobs = read_jobs(spark, lake, dates)
-    for table, measure in TABLES.items():
+    for table, measure in TABLES.items() if dates else ():
         told.begin(table)
-        if dates:
-            parts = measure(jobs).repartition("date")
-            parts.write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{table}/{name}"))
+        parts = measure(read_jobs(spark, lake, dates)).repartition("date")
+        parts.write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{table}/{name}"))
     planned = Lake(lake.root, lake.manifest.with_run(name, dates))
     hours = read_table(spark, planned, "metrics").cache()
     told.begin("advice")
