@@ -54,6 +54,11 @@ class Past(NamedTuple):
     lake: Path
 
 
+def rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Round what was summed up: in which order, and so its last digit, is for Spark to choose."""
+    return [{k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
 def table(lake: Path, name: str) -> list[dict[str, Any]]:
     """Read a published table as it is on the disk, without Spark, in an order of its own."""
     there = Lake.open(str(lake))

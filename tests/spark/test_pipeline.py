@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+# Spark takes its time where others are at work as well.
+pytestmark = pytest.mark.timeout(900)
 BEGINS = PLANTED.begins
 # Where something was planted: day, hours, and what may be said about it.
 SLOW = (4, 10, 12, {("billing", "run_p95"), ("search", "run_p95"), ("billing", "wait_p95")})

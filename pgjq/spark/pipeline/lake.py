@@ -107,6 +107,8 @@ class Lake:
         """Return where a lake is or may be made; refuse a directory that holds something else."""
         root = _path(place)
         _refuse_others(root)
+        if (root / MANIFEST).exists():
+            _read(root / MANIFEST)
         return root
 
     @classmethod

@@ -20,7 +20,14 @@ HERE: Final = "local[*]"
 
 @contextmanager
 def spark_session(master: str | None) -> Generator[SparkSession]:
-    """Have a session for as long as the block lasts; where spark-submit has named a master, that one."""
+    """Have a session for as long as the block lasts; one that is there already, and stays, if there is one.
+
+    Where spark-submit has named a master, it is that one.
+    """
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
     check_java()
     # Before Java starts: its Python workers are to be this very Python, which has what they import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
