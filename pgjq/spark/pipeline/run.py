@@ -16,7 +16,7 @@ from pgjq.spark import register
 from pgjq.spark.pipeline.advice import WINDOW_DAYS, advise
 from pgjq.spark.pipeline.anomalies import find_anomalies
 from pgjq.spark.pipeline.extract import Source, extract, read_jobs
-from pgjq.spark.pipeline.lake import DAILY, Lake
+from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import TABLES
 from pgjq.storage.postgres.errand import errand
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-STEPS: Final = ("extract", *DAILY, "advice", "anomalies")
-# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. Percentiles of many
-# small groups are gathered in memory: beyond 128 groups Spark would sort the rows first, at twice the price.
+# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. Percentiles of
+# many small groups are gathered in memory: beyond 128 groups Spark would sort the rows first, at twice the price.
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
