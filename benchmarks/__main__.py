@@ -16,6 +16,9 @@ from benchmarks import (
     release,
     round_trip,
     single_enqueue,
+    spark_pipeline,
+    spark_read,
+    spark_write,
     storages,
     wakeups,
     worker_memory,
@@ -44,6 +47,9 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "worker_memory": worker_memory.measure,
     "storages": storages.measure,
     "policies": policies.measure,
+    "spark_read": spark_read.measure,
+    "spark_write": spark_write.measure,
+    "spark_pipeline": spark_pipeline.measure,
 }
 
 

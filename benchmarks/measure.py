@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Literal
 
-Unit = Literal["jobs/s", "ms", "MB", "queries/s", "pages"]
+Unit = Literal["jobs/s", "ms", "s", "MB", "queries/s", "pages", "jobs"]
 Side = Literal["at least", "at most"]
 Sampler = Callable[[], float]
 Samples = Mapping[str, Sequence[float]]
@@ -42,6 +42,8 @@ class Scale:
     worn_out: int = 1_000_000
     idle: float = 20.0
     blocked: int = 50_000
+    spark_rows: int = 1_000_000
+    spark_rounds: int = 5
 
 
 FULL = Scale()
@@ -62,6 +64,8 @@ QUICK = Scale(
     worn_out=100_000,
     idle=10.0,
     blocked=10_000,
+    spark_rows=50_000,
+    spark_rounds=2,
 )
 
 

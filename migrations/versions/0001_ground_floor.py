@@ -24,6 +24,7 @@ def upgrade() -> None:
         "functions/0001_settle.sql",
         "functions/0001_reap.sql",
         "functions/0001_queues.sql",
+        "functions/0001_stage.sql",
         "views/0001_jobs.sql",
         "views/0001_monitoring.sql",
         "functions/0001_get.sql",

@@ -15,6 +15,7 @@ from pgjq.cli.job import cancel, delete, result, retry, status
 from pgjq.cli.jobs import jobs
 from pgjq.cli.log import begin_quietly
 from pgjq.cli.migrate import migrate
+from pgjq.cli.pipeline import pipeline
 from pgjq.cli.prune import prune
 from pgjq.cli.queues import queues
 from pgjq.cli.reaper import reaper
@@ -67,5 +68,6 @@ main.add_command(delete)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(workers)
+main.add_command(pipeline)
 main.add_command(prune)
 main.add_command(bench)

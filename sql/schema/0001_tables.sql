@@ -115,6 +115,8 @@ create table pgjq.done (
     expires_at timestamptz not null,            -- until then the result can be read and the id is taken
     started_at timestamptz,
     delete_at timestamptz,                      -- when the record goes; null: never
+    -- The transaction that ended it, for those who read on from an ending. A plain number: BRIN knows no xid8.
+    xid bigint not null default pg_current_xact_id()::text::bigint,
     queue_id integer not null,
     lease integer not null,
     worker_id integer,
@@ -137,6 +139,9 @@ create index done_delete on pgjq.done (delete_at);
 create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 -- Jobs that failed for good, for people: the newest first.
 create index done_failed on pgjq.done (finished_at) where state = 4 and not superseded;
+-- Endings since a transaction: rows are appended, so blocks are in the order of transactions, nearly, and a summary of
+-- every few of them is enough. It costs an insert next to nothing.
+create index done_xid on pgjq.done using brin (xid) with (pages_per_range = 16, autosummarize = on);
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
 where (queue_id & 7) = 5 and state = 4 and not superseded;
@@ -162,6 +167,17 @@ create table pgjq.slot (
 );
 
 create index slot_ends on pgjq.slot (ends_at);
+
+-- Writes of many jobs at once that have been made, so that none of them is made twice.
+create table pgjq.bulk_write (
+    id text not null,                           -- as its writer calls it
+    batch bigint not null,                      -- of a stream, the number of its batch; else 0
+    queue text not null,
+    jobs bigint not null,                       -- that were added
+    duplicates bigint not null,                 -- and that were not, because their ids or their places were taken
+    at timestamptz not null default pgjq.now(),
+    primary key (id, batch)
+);
 
 -- That queues with a number below 0 are not in here is written down as a constraint: then giving one its partitions
 -- need not look through these. Strict order needs a key; that is said in the same constraint, and for partitions of

@@ -82,7 +82,7 @@ def fill(connection: psycopg.Connection[Any], statistics: str) -> None:
     connection.execute("update pgjq.job set ready = false, run_at = now() + '1 day', rank = -1 where seq % 10 = 0")
     connection.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": RUNNING})
     connection.execute(
-        "insert into pgjq.done select seq + 1000000, now(), now(), now(), now() + '1 day', 8, 1, 1, 0, 0, 1, 3, 0, 3"
+        "insert into pgjq.done select seq + 1000000, now(), now(), now(), now() + '1 day', 1, 8, 1, 1, 0, 0, 1, 3, 0, 3"
         " from pgjq.body where seq % 3 = 0"
     )
     if statistics == "analysed when full":

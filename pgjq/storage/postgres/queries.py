@@ -10,9 +10,12 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgjq.errors import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 # What stands before a dot, the schema by itself, and its roles.
@@ -111,6 +114,14 @@ class Queries:
     def copy(self, name: str) -> bytes:
         """Return a `COPY` statement, which has no parameters, and in which psycopg leaves percent signs alone."""
         return render(_plain(name), self.schema).encode()
+
+    def written(self, name: str, literals: Mapping[str, str]) -> str:
+        """Return a statement in which literals stand for the parameters."""
+        # Piece by piece: neither may the schema's name hold a parameter, nor a literal the schema's name.
+        pieces = _PARAMETER.split(_plain(name))
+        return "".join(
+            literals[piece] if number % 2 else render(piece, self.schema) for number, piece in enumerate(pieces)
+        )
 
     def channel(self, topic: str) -> str:
         """Return the name of a NOTIFY channel."""

@@ -1,0 +1,2 @@
+-- Empty what JDBC has written.
+truncate one_table_queue, one_table_heap

@@ -1,0 +1,48 @@
+"""pgjq and Spark: a data source to read and write jobs with, and Spark as a worker. See `docs/spark.md`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pgjq.errors import MissingExtraError
+from pgjq.spark.requirements import RequirementError, check_java, check_spark
+
+try:
+    import pyspark
+except ImportError as error:
+    raise MissingExtraError("spark") from error
+
+check_spark(pyspark.__version__)
+
+from pgjq.spark.options import read_options  # noqa: E402  (an older Spark lacks what these import)
+from pgjq.spark.source import PgjqDataSource  # noqa: E402
+from pgjq.spark.work import Processed, process  # noqa: E402
+from pgjq.spark.writer import Written, read_written  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "PgjqDataSource",
+    "Processed",
+    "RequirementError",
+    "Written",
+    "check_java",
+    "process",
+    "register",
+    "written",
+]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `pgjq` known to a session as a format. Where this package is installed, Spark finds it by itself as well."""
+    spark.dataSource.register(PgjqDataSource)
+
+
+def written(write_id: str, *, url: str | None = None, schema: str = "pgjq", batch: int = 0) -> Written | None:
+    """Tell what came of a write: how many jobs it added, and how many were there already. None: it was not made.
+
+    `write_id` is the `writeId` of a write, or the `queryId` of a stream together with the number of a batch.
+    """
+    options = {"schema": schema} | ({} if url is None else {"url": url})
+    return read_written(read_options(options), write_id, batch)

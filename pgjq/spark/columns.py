@@ -1,0 +1,105 @@
+"""The columns of each view, and which of them somebody wants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pgjq.errors import ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+View = Literal["history", "jobs", "queues"]
+
+_JOBS: Final[dict[str, DataType]] = {
+    "queue": StringType(),
+    "id": StringType(),
+    "state": StringType(),
+    "priority": IntegerType(),
+    "attempts": IntegerType(),
+    "max_attempts": IntegerType(),
+    "stalled": IntegerType(),
+    "worker": StringType(),
+    "created_at": TimestampType(),
+    "started_at": TimestampType(),
+    "finished_at": TimestampType(),
+    "payload": StringType(),
+    "result": StringType(),
+    "error": StringType(),
+}
+# There for those who name it: the order of enqueueing, by which an ending can be told from another of the same id.
+_ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType(), "stalled_on": ArrayType(StringType())}
+
+_QUEUES: Final[dict[str, DataType]] = {
+    "queue": StringType(),
+    "policy": StringType(),
+    "partition": BooleanType(),
+    "paused": BooleanType(),
+    "created_at": TimestampType(),
+    "dead_letter": StringType(),
+    "warning_queue_size": IntegerType(),
+    "retry_limit": IntegerType(),
+    "retry_delay": DoubleType(),
+    "retry_backoff": BooleanType(),
+    "retry_delay_max": DoubleType(),
+    "heartbeat_seconds": DoubleType(),
+    "expire_in_seconds": DoubleType(),
+    "retention_seconds": DoubleType(),
+    "delete_after_seconds": DoubleType(),
+    "queued": LongType(),
+    "deferred": LongType(),
+    "ready": LongType(),
+    "processing": LongType(),
+    "failing": LongType(),
+    "completed": LongType(),
+    "failed": LongType(),
+    "cancelled": LongType(),
+    "total": LongType(),
+    "oldest_ready_age": DoubleType(),
+}
+# Bytes in the database and text in Spark.
+TEXTS: Final = frozenset({"payload", "result"})
+
+
+def check_view(name: str) -> View:
+    """Return the view if there is one of that name."""
+    if name not in get_args(View):
+        raise ValidationError(f"view must be one of {', '.join(get_args(View))}, not {name!r}")
+    return cast("View", name)
+
+
+def schema_of(view: View, columns: Sequence[str] | None = None) -> StructType:
+    """Return the schema of a view, or of some of its columns in the order in which they were named."""
+    known = _known(view)
+    names = [*(_QUEUES if view == "queues" else _JOBS)] if columns is None else columns
+    for name in names:
+        if name not in known:
+            raise ValidationError(f"the view {view} has no column {name!r}; its columns are {', '.join(known)}")
+    return StructType([StructField(name, known[name]) for name in names])
+
+
+def check_schema(view: View, schema: StructType) -> StructType:
+    """Return a schema that a reader named itself, if its columns are the view's and have the view's types."""
+    ours = schema_of(view, schema.fieldNames())
+    for field, known in zip(schema.fields, ours.fields, strict=True):
+        if field.dataType != known.dataType:
+            wanted, given = known.dataType.simpleString(), field.dataType.simpleString()
+            raise ValidationError(f"column {field.name!r} of the view {view} is {wanted}, not {given}")
+    return schema
+
+
+def _known(view: View) -> dict[str, DataType]:
+    return _QUEUES if view == "queues" else _JOBS | _ON_REQUEST

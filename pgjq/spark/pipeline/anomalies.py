@@ -1,0 +1,129 @@
+"""Hours that left their band.
+
+Each task of a queue has a rhythm: what is usual on a Tuesday at three in the morning is not at noon, nor on a Sunday.
+So an hour is compared with the same hour of other days of its kind, weekdays or weekends. The middle of the band is
+their median, and its width is the median distance from it (MAD), which a few bad days do not move. The width has a
+floor, because chance alone moves a count by its root and a rate by what a coin does; and what is too little to matter
+is not told. Neighbouring hours that left the band on the same side are one anomaly.
+
+Throughput may leave its band on both sides, rates and latencies only upwards. Latencies are compared as logarithms,
+because twice as slow is as far as twice as fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WIDTH: Final = 6.0  # Bands are so many widths on each side.
+SIGMA: Final = 1.4826  # Of a normal distribution, so many MADs are a standard deviation.
+LEAST_DAYS: Final = 5
+LEAST_ENDED: Final = 20  # Of fewer, a rate or a percentile says nothing.
+COUNTS: Final = ("ended",)
+RATES: Final = ("failure_rate", "stall_rate", "retry_rate")
+LATENCIES: Final = ("wait_p95", "run_p95")
+# What must change at least, for somebody to care: jobs an hour, a share, a factor and seconds.
+LEAST_JOBS: Final = 20.0
+LEAST_SHARE: Final = 0.03
+LEAST_MORE: Final = 6.0  # Jobs more than usual that a rate must stand for.
+LEAST_FACTOR: Final = 1.5
+LEAST_SECONDS: Final = 0.5
+LEAST_SPREAD: Final = 0.08  # Of a latency's logarithm; with few jobs, a percentile is spread by their root.
+_SERIES: Final = ("queue", "task", "measure")
+_KIND: Final = (*_SERIES, "weekend", "clock")
+
+
+def find_anomalies(metrics: DataFrame) -> DataFrame:
+    """Find what left its band, from the hourly metrics; one row for each stretch of hours."""
+    return _stretches(_outliers(_banded(_long(_every_hour(metrics)))))
+
+
+def _every_hour(metrics: DataFrame) -> DataFrame:
+    """Add hours in which nothing ended; leave out the newest of all, which may not be over, and the oldest."""
+    ends = metrics.agg(F.min("hour").alias("oldest"), F.max("hour").alias("newest"))
+    hours = (
+        metrics.groupBy("queue", "task").agg(F.min("hour").alias("since"))
+        .crossJoin(ends)
+        .withColumn("hour", F.explode(F.expr("sequence(since, newest, interval 1 hour)")))
+        .where("hour < newest and hour > oldest")
+        .select("queue", "task", "hour")
+    )  # fmt: skip
+    return hours.join(metrics, ["queue", "task", "hour"], "left").withColumns({
+        "ended": F.coalesce("ended", F.lit(0)),
+        "clock": F.hour("hour"),
+        "weekend": F.weekday("hour") >= 5,  # noqa: PLR2004  (Saturday)
+    })  # fmt: skip
+
+
+def _long(hours: DataFrame) -> DataFrame:
+    """Put every measure into a row of its own; those of too few endings are left out."""
+    names = [*COUNTS, *RATES, *LATENCIES]
+    cells = hours.withColumn("jobs", F.col("ended")).unpivot(
+        ["queue", "task", "hour", "clock", "weekend", "jobs"],
+        [F.col(name).cast("double").alias(name) for name in names],
+        "measure",
+        "value",
+    )
+    enough = F.col("measure").isin(*COUNTS) | (F.col("jobs") >= LEAST_ENDED)
+    latency = F.col("measure").isin(*LATENCIES)
+    scaled = F.when(latency, F.ln(F.greatest("value", F.lit(0.001)))).otherwise(F.col("value"))
+    return cells.where(enough & F.col("value").isNotNull()).withColumn("scaled", scaled)
+
+
+def _banded(cells: DataFrame) -> DataFrame:
+    """Give every cell the median of its kind, and how far a cell of its kind is from it."""
+    kind, series = Window.partitionBy(*_KIND), Window.partitionBy(*_SERIES)
+    looked = cells.withColumns({"middle": F.median("scaled").over(kind), "days": F.count("*").over(kind)})
+    distance = F.abs(F.col("scaled") - F.col("middle"))
+    # A rate's usual value is its series' own where most hours of the kind have none at all.
+    looked = looked.withColumns({"mad": F.median(distance).over(kind), "mean": F.avg("value").over(series)})
+    usual = F.greatest(F.col("middle"), F.col("mean"), F.lit(0.002))
+    chance = (
+        F.when(F.col("measure").isin(*COUNTS), F.sqrt(F.greatest("middle", F.lit(1.0))))
+        .when(F.col("measure").isin(*RATES), F.sqrt(usual * (1 - F.least(usual, F.lit(0.99))) / F.col("jobs")))
+        .otherwise(F.greatest(F.lit(LEAST_SPREAD), 1 / F.sqrt("jobs")))
+    )
+    return looked.withColumn("width", F.greatest(F.col("mad") * SIGMA, chance))
+
+
+def _outliers(cells: DataFrame) -> DataFrame:
+    """Keep what is out of its band by enough to matter."""
+    latency = F.col("measure").isin(*LATENCIES)
+    out = cells.withColumns({
+        "score": (F.col("scaled") - F.col("middle")) / F.col("width"),
+        "usual": F.when(latency, F.exp("middle")).otherwise(F.col("middle")),
+        "low": F.col("middle") - WIDTH * F.col("width"),
+        "high": F.col("middle") + WIDTH * F.col("width"),
+    }).withColumns({
+        "low": F.when(latency, F.exp("low")).otherwise(F.greatest("low", F.lit(0.0))),
+        "high": F.when(latency, F.exp("high")).otherwise(F.col("high")),
+        "side": F.when(F.col("score") > 0, "above").otherwise("below"),
+    })  # fmt: skip
+    change = F.abs(F.col("value") - F.col("usual"))
+    matters = (
+        F.when(F.col("measure").isin(*COUNTS), change >= F.greatest(F.lit(LEAST_JOBS), F.col("usual") * 0.3))
+        .when(latency, (F.col("value") >= F.col("usual") * LEAST_FACTOR) & (change >= LEAST_SECONDS))
+        .otherwise((change >= LEAST_SHARE) & (change * F.col("jobs") >= LEAST_MORE))
+    )
+    side = F.col("measure").isin(*COUNTS) | (F.col("score") > 0)
+    return out.where((F.abs("score") > WIDTH) & (F.col("days") >= LEAST_DAYS) & matters & side)
+
+
+def _stretches(cells: DataFrame) -> DataFrame:
+    """Make one row of neighbouring hours; its numbers are those of the worst one."""
+    keys = (*_SERIES, "side")
+    ordered = Window.partitionBy(*keys).orderBy("hour")
+    gap = F.col("hour") > F.lag("hour").over(ordered) + F.expr("interval 1 hour")
+    numbered = cells.withColumn("stretch", F.sum(F.coalesce(gap, F.lit(True)).cast("int")).over(ordered))
+    worst = {name: F.max_by(name, F.abs("score")).alias(name) for name in ("value", "usual", "low", "high", "score")}
+    return numbered.groupBy(*keys, "stretch").agg(
+        F.min("hour").alias("begins"),
+        (F.max("hour") + F.expr("interval 1 hour")).alias("ends"),
+        F.count("*").cast("int").alias("hours"),
+        *worst.values(),
+    ).drop("stretch")  # fmt: skip

@@ -1,0 +1,113 @@
+"""From the database to the lake: endings that are not there yet, each once.
+
+Spark's checkpoint, which is part of the lake, knows how far the stream of endings was read, as numbers of transactions
+(`pgjq.spark.stream`). A batch of it is written, looked at, and published, in this order; and only then does the
+checkpoint count it as done. So these hold, wherever a run is killed:
+
+* Every ending before the checkpoint's number is in the lake, for the batch was published before the number was raised.
+* None is in it twice: a batch that comes again has the number that it had, and is known by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812
+
+from pgjq.errors import StorageError, ValidationError
+from pgjq.spark.pipeline.endings import COLUMNS, SCHEMA, endings
+from pgjq.spark.pipeline.lake import CHECKPOINT, JOBS, Batch, Lake
+from pgjq.spark.pipeline.quality import KEY, check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where endings come from: a database and a schema in it; of what ended before `since` nothing is taken."""
+
+    url: str = field(repr=False)
+    schema: str = "pgjq"
+    since: datetime | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what the data source wants to know."""
+        return {"url": self.url, "schema": self.schema}
+
+
+def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
+    """Bring what has ended since the last run into the lake; say how many endings. `told` hears of every batch."""
+    if lake.manifest.batches and not (lake.root / CHECKPOINT).is_dir():
+        raise ValidationError(
+            f"{lake.root} has lost its {CHECKPOINT}: how far it was read is not known; name a new lake"
+        )
+    failures: list[Exception] = []
+    before = sum(batch.rows for batch in lake.manifest.batches)
+
+    def take(rows: DataFrame, number: int) -> None:
+        try:
+            told(_take(spark, lake, _since(rows, source.since), number))
+        except Exception as error:
+            failures.append(error)  # Spark would hand on its text only.
+            raise
+
+    stream = spark.readStream.format("pgjq").options(**source.options(), columns=",".join(COLUMNS)).load()
+    query = (
+        stream.writeStream.foreachBatch(take)
+        .option("checkpointLocation", lake.path(CHECKPOINT))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if failures:
+            raise failures[0] from error
+        raise StorageError(str(error)) from error
+    return sum(batch.rows for batch in lake.manifest.batches) - before
+
+
+def _since(rows: DataFrame, since: datetime | None) -> DataFrame:
+    return rows if since is None else rows.where(F.col("finished_at") >= since)
+
+
+def read_jobs(spark: SparkSession, lake: Lake, dates: Collection[str] | None = None) -> DataFrame:
+    """Read the table `jobs`, or some of its days."""
+    return _read(spark, lake, lake.manifest.directories(JOBS, dates))
+
+
+def _read(spark: SparkSession, lake: Lake, directories: Collection[str]) -> DataFrame:
+    reader = spark.read.schema(SCHEMA).option("basePath", lake.path(JOBS))
+    return reader.parquet(*(lake.path(directory) for directory in directories))
+
+
+def _take(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> int:
+    """Write a batch, look at what was written, and publish it; the database is read once."""
+    name = f"batch={number}"
+    if lake.manifest.has(name):
+        return 0
+    home = lake.path(f"{JOBS}/{name}")
+    # A file for each day, with the queues one after the other: readers of one queue skip the rest of the file.
+    arranged = endings(rows).repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
+    arranged.write.mode("overwrite").partitionBy("date").parquet(home)
+    written = spark.read.schema(SCHEMA).parquet(home)
+    counted = check(written, _known(spark, lake, written))
+    batch = Batch(name, sum(counted.values()), tuple(sorted(counted)))
+    if batch.rows:
+        lake.publish(lake.manifest.with_batch(batch))
+    return batch.rows
+
+
+def _known(spark: SparkSession, lake: Lake, written: DataFrame) -> DataFrame | None:
+    """Return what the lake has of the days of a batch: an ending that came again would be among it."""
+    if not lake.manifest.batches:
+        return None
+    dates = {str(row["date"]) for row in written.select("date").distinct().collect()}
+    directories = lake.manifest.directories(JOBS, dates)
+    return _read(spark, lake, directories).select(*KEY) if directories else None

@@ -1,0 +1,142 @@
+"""One run: bring new endings into the lake, measure the days that they touch, advise, look for anomalies.
+
+Each step writes beside what is there and is published as a whole (`lake`). A run that was killed is taken up by the
+next one where it was: endings that came in but were not measured are measured then. Advice is given anew every time,
+because definitions change without an ending.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pgjq.spark import register
+from pgjq.spark.pipeline.advice import WINDOW_DAYS, advise
+from pgjq.spark.pipeline.anomalies import find_anomalies
+from pgjq.spark.pipeline.extract import Source, extract, read_jobs
+from pgjq.spark.pipeline.lake import Lake
+from pgjq.spark.pipeline.metrics import TABLES
+from pgjq.storage.postgres.errand import errand
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. Percentiles of
+# many small groups are gathered in memory: beyond 128 groups Spark would sort the rows first, at twice the price.
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+}
+
+
+class Listener(Protocol):
+    """Who wants to know how far a run is."""
+
+    def begin(self, step: str) -> None:
+        """Hear that a step begins."""
+        ...
+
+    def count(self, rows: int) -> None:
+        """Hear that so many more endings have been read."""
+        ...
+
+
+class Silence:
+    """Nobody listens."""
+
+    def begin(self, step: str) -> None:
+        """Hear nothing."""
+
+    def count(self, rows: int) -> None:
+        """Hear nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did: endings read, days measured; and what the lake holds now."""
+
+    read: int
+    days_measured: int
+    jobs: int
+    days: int
+    disagreements: int
+    anomalies: int
+
+
+def run(spark: SparkSession, source: Source, lake: str, listener: Listener | None = None) -> Summary:
+    """Run the pipeline from a database to a lake; days and hours are those of UTC, whatever the session's zone."""
+    told = listener or Silence()
+    check_source(source)
+    with Lake.writing(lake) as place, _settled(spark):
+        register(spark)
+        told.begin("extract")
+        read = extract(spark, source, place, told.count)
+        touched = place.manifest.unmeasured()
+        queues = spark.read.format("pgjq").options(**source.options(), view="queues").load()
+        _measure(spark, place, touched, queues, told)
+        return _summarise(spark, place, read, len(touched))
+
+
+def check_source(source: Source) -> None:
+    """See that a database is there and its schema is this code's, before anything is made for it."""
+    with errand(source.url, source.schema):
+        pass
+
+
+def read_table(spark: SparkSession, lake: Lake, table: str, dates: Collection[str] | None = None) -> DataFrame:
+    """Read a table of a lake other than `jobs`; only what was published is in it."""
+    paths = [lake.path(directory) for directory in lake.manifest.directories(table, dates)]
+    return spark.read.option("basePath", lake.path(table)).parquet(*paths).drop("run")
+
+
+def _measure(spark: SparkSession, lake: Lake, dates: list[str], queues: DataFrame, told: Listener) -> None:
+    if not lake.manifest.batches:
+        return
+    name = f"run={lake.manifest.runs + 1}"
+    for table, measure in TABLES.items() if dates else ():
+        told.begin(table)
+        parts = measure(read_jobs(spark, lake, dates)).repartition("date")
+        parts.write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{table}/{name}"))
+    planned = Lake(lake.root, lake.manifest.with_run(name, dates))
+    hours = read_table(spark, planned, "metrics").cache()
+    told.begin("advice")
+    newest = date.fromisoformat(max(planned.manifest.days))
+    window = {day for day in planned.manifest.days if date.fromisoformat(day) > newest - timedelta(days=WINDOW_DAYS)}
+    advice = advise(read_jobs(spark, lake, window), hours.where(hours["date"].isin(*window)), queues)
+    advice.coalesce(1).write.mode("overwrite").parquet(lake.path(f"advice/{name}"))
+    told.begin("anomalies")
+    find_anomalies(hours).coalesce(1).write.mode("overwrite").parquet(lake.path(f"anomalies/{name}"))
+    hours.unpersist()
+    lake.publish(planned.manifest)
+
+
+def _summarise(spark: SparkSession, lake: Lake, read: int, touched: int) -> Summary:
+    manifest = lake.manifest
+    if manifest.whole is None:
+        return Summary(read, touched, 0, 0, 0, 0)
+    return Summary(
+        read=read,
+        days_measured=touched,
+        jobs=sum(batch.rows for batch in manifest.batches),
+        days=len(manifest.days),
+        disagreements=read_table(spark, lake, "advice").where("size(disagrees) > 0").count(),
+        anomalies=read_table(spark, lake, "anomalies").count(),
+    )
+
+
+@contextmanager
+def _settled(spark: SparkSession) -> Generator[None]:
+    before = {name: spark.conf.get(name) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is not None:
+                spark.conf.set(name, value)

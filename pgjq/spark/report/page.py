@@ -1,0 +1,305 @@
+"""The page: which figures it shows, and in what order. Every word that comes from the lake is escaped."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.spark.report.figures import SLOTS, Figures, Row, largest
+from pgjq.spark.report.svg import areas, band, bars, colour, line, logarithmic, nice_ceiling, plot, tips
+from pgjq.spark.report.wording import MEASURES, count, duration, measured, share, stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
+
+MOST_SERIES: Final = 7  # And the others.
+MOST_QUEUES: Final = 12
+MOST_ANOMALIES: Final = 60
+MOST_WORKERS: Final = 20
+DECADES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 360000.0)
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# A page that loads nothing and runs nothing, whatever a queue's name tries.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def write_page(figures: Figures) -> str:
+    """Return the whole page."""
+    parts = (
+        _tiles(figures), _throughput(figures), _anomalies(figures), _latencies(figures), _failures(figures),
+        _stalls(figures), _heat(figures), _advice(figures),
+    )  # fmt: skip
+    first, last = figures.dates[0], figures.dates[-1]
+    style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Jobs, {first} to {last}</title><style>{style}</style></head><body>"
+        f'<h1>Jobs that ended from {_day(first)} to {_day(last)}</h1><p>Days and hours are those of UTC.</p>'
+        f"{''.join(parts)}<footer>Made by pgjq pipeline report. Point at a day or an hour to see its figures.</footer>"
+        "</body></html>"
+    )  # fmt: skip
+
+
+def _tiles(figures: Figures) -> str:
+    total = figures.totals
+    ended = max(1, total["ended"])
+    disagree = sum(1 for row in figures.advice if row["disagrees"])
+    tiles = (
+        (count(total["ended"]), f"jobs ended in {len(figures.queues)} queues", False),
+        (share(total["completed"] / ended), "completed", False),
+        (count(total["failed"]), f"failed, {share(total['failed'] / ended)}", False),
+        (count(sum(stalls for _, _, stalls, _ in figures.stalls)), "stalls", False),
+        (str(len(figures.anomalies)), "anomalies", bool(figures.anomalies)),
+        (str(disagree), "queues to look at", bool(disagree)),
+    )
+    drawn = "".join(
+        f'<div class="tile{" warm" if warm else ""}"><b>{escape(value)}</b><span>{escape(words)}</span></div>'
+        for value, words, warm in tiles
+    )
+    return f'<div class="tiles">{drawn}</div>'
+
+
+def _throughput(figures: Figures) -> str:
+    counts = {queue: {day: row["ended"] for day, row in days.items()} for queue, days in figures.days.items()}
+    series = largest(counts, MOST_SERIES)
+    stacks = _stacks(series, figures.dates)
+    shapes = areas(stacks, _top(stacks)) + tips(_day_texts(series, figures.dates, "ended"), _marked(figures))
+    drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs ended each day, by queue")
+    why = "Jobs that ended each day, by queue. Days with anomalies are shaded."
+    return _section("Throughput", why, drawn + _legend({name: sum(days.values()) for name, days in series.items()}))
+
+
+def _anomalies(figures: Figures) -> str:
+    if not figures.anomalies:
+        return _section("Anomalies", "", "<p>No hour left its band.</p>")
+    shown = sorted(figures.anomalies, key=lambda row: -abs(row["score"]))[:MOST_ANOMALIES]
+    shown.sort(key=lambda row: (row["begins"], row["queue"], row["task"]), reverse=True)
+    rows = [
+        [
+            ("when", "when", stretch(row["begins"].astimezone(UTC), row["ends"].astimezone(UTC))),
+            ("name", "queue, task", _named(row)),
+            ("", "what", f"{MEASURES[row['measure']]} {row['side']} its band"),
+            ("n", "at worst", measured(row["measure"], row["value"])),
+            ("n", "usually", measured(row["measure"], row["usual"])),
+            ("n", "band", f"{measured(row['measure'], row['low'])} to {measured(row['measure'], row['high'])}"),
+        ]
+        for row in shown
+    ]
+    more = len(figures.anomalies) - len(shown)
+    why = "Hours that were unlike the same hour of other days, the newest first." + (
+        f" Of {len(figures.anomalies)}, the {len(shown)} that stand out most." if more else ""
+    )
+    return _section("Anomalies", why, _table(rows))
+
+
+def _latencies(figures: Figures) -> str:
+    drawn = "".join(
+        _latency(queue, figures, kind, title)
+        for queue in figures.queues[:MOST_QUEUES]
+        for kind, title in (("run", "run time"), ("wait", "wait"))
+    )
+    why = (
+        "For each day, half of the jobs took less than the line, 95 of 100 are within the dark band, and 99 within the "
+        "light one. Run time is that of completed runs; the wait is from enqueue to start, of jobs that ran once."
+    )
+    left = len(figures.queues) - MOST_QUEUES
+    rest = f"<p>{left} smaller queues are not shown.</p>" if left > 0 else ""
+    return _section("Latency", why, f'<div class="grid">{drawn}</div>{rest}')
+
+
+def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
+    days = figures.days[queue]
+    lines = {
+        name: [days[day][f"{kind}_{name}"] if day in days else None for day in figures.dates]
+        for name in ("p50", "p95", "p99")
+    }
+    known = [value for values in lines.values() for value in values if value is not None]
+    if not known:
+        return f"<div><h3>{escape(queue)}: {title}</h3><p>Nothing to measure.</p></div>"
+    low, high = _decades(min(known), max(known))
+    scale = logarithmic(low, high)
+    shapes = (
+        band(lines["p50"], lines["p99"], scale, "wide-band")
+        + band(lines["p50"], lines["p95"], scale, "near-band")
+        + line(lines["p50"], scale, "middle")
+        + tips(_quantile_texts(lines, figures.dates), _marked(figures, queue))
+    )
+    ys = [(1 - scale(step) / 100, duration(step)) for step in DECADES if low <= step <= high]
+    drawn = plot(shapes, ys, figures.dates, f"{title} of {queue} by day", "small")
+    return f"<div><h3>{escape(queue)}: {title}</h3>{drawn}</div>"
+
+
+def _failures(figures: Figures) -> str:
+    if not figures.errors:
+        return _section("Failures by error", "", "<p>Nothing failed.</p>")
+    series = largest(figures.errors, MOST_SERIES)
+    stacks = _stacks(series, figures.dates)
+    shapes = bars(stacks, _top(stacks)) + tips(
+        _day_texts(series, figures.dates, "failed"), [False] * len(figures.dates)
+    )
+    drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs failed each day, by error")
+    why = "Jobs that failed for good each day, by the type of their last error."
+    return _section(
+        "Failures by error", why, drawn + _legend({name: sum(days.values()) for name, days in series.items()})
+    )
+
+
+def _stalls(figures: Figures) -> str:
+    if not figures.stalls:
+        return _section("Stalls by worker", "", "<p>No job stalled.</p>")
+    most = figures.stalls[0][2]
+    rows = "".join(
+        f'<span>{escape(worker)} <span class="quiet">{escape(queue)}</span></span>'
+        f'<i style="width:{stalls / most * 100:.2f}%"></i><span>{count(stalls)} of {count(ended + stalls)} runs</span>'
+        for worker, queue, stalls, ended in figures.stalls[:MOST_WORKERS]
+    )
+    why = "Runs that were taken back because their worker went silent or took too long, by the worker that had them."
+    return _section("Stalls by worker", why, f'<div class="bars">{rows}</div>')
+
+
+def _heat(figures: Figures) -> str:
+    every = [sum(values[slot] for values in figures.heat.values()) for slot in range(SLOTS)]
+    maps = {"all queues": every} | {queue: figures.heat[queue] for queue in figures.queues[: MOST_QUEUES - 1]}
+    drawn = "".join(f"<div><h3>{escape(name)}</h3>{_heat_map(values)}</div>" for name, values in maps.items())
+    why = "Endings in an average hour of the week: the darker the more, each map by its own largest hour."
+    return _section("Heat map by hour", why, f'<div class="grid">{drawn}</div>')
+
+
+def _heat_map(values: Sequence[float]) -> str:
+    most = max(values) or 1.0
+    head = "<b></b>" + "".join(f'<b class="hour">{hour if hour % 6 == 0 else ""}</b>' for hour in range(24))
+    rows = "".join(
+        f"<b>{day}</b>"
+        + "".join(
+            f'<i style="--h:{values[n * 24 + hour] / most * 100:.0f}%"'
+            f' title="{day} {hour}:00, {values[n * 24 + hour]:,.1f} an hour"></i>'
+            for hour in range(24)
+        )
+        for n, day in enumerate(WEEKDAYS)
+    )
+    return f'<div class="heat">{head}{rows}</div>'
+
+
+def _advice(figures: Figures) -> str:
+    rows = [
+        [
+            ("name", "queue", row["queue"]),
+            ("n", "run p50", duration(row["run_p50"])),
+            ("n", "p95", duration(row["run_p95"])),
+            ("n", "p99", duration(row["run_p99"])),
+            ("n", "visibility timeout", duration(row["visibility_timeout"])),
+            (
+                "n",
+                "heartbeat (now)",
+                f"{duration(row['heartbeat_seconds'])} ({duration(row['current_heartbeat_seconds'])})",
+            ),
+            (
+                "n",
+                "expire (now)",
+                f"{duration(row['expire_in_seconds'])} ({duration(row['current_expire_in_seconds'])})",
+            ),
+            ("n", "concurrency", str(row["concurrency"])),
+            ("n", "waiting now", _waiting(row)),
+            ("text", "disagrees", row["disagrees"]),
+        ]
+        for row in figures.advice
+    ]
+    why = (
+        "What the last four weeks say about each queue's definition: a lease that nobody renews should last twice the "
+        "95th percentile of run time. What is in force now stands in parentheses."
+    )
+    return _section("Advice", why, _table(rows) if rows else "<p>Too few completed runs to say anything.</p>")
+
+
+def _waiting(row: Row) -> str:
+    if not row["backlog"]:
+        return "0"
+    return f"{count(row['backlog'])}, for {duration(row['backlog_age'])}"
+
+
+def _table(rows: Sequence[Sequence[tuple[str, str, Any]]]) -> str:
+    """Lay rows out; each cell is its class, its heading and its text, or several texts as a list."""
+    head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in rows[0])
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td class="{css}" data-of="{escape(title)}">{_cell(text)}</td>' for css, title, text in row)
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table class="cards"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str | Sequence[str]) -> str:
+    if isinstance(text, str):
+        return f"<span>{escape(text)}</span>"
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in text)}</ul>" if text else ""
+
+
+def _section(title: str, why: str, inside: str) -> str:
+    return f"<section><h2>{escape(title)}</h2><p>{escape(why)}</p>{inside}</section>"
+
+
+def _legend(totals: Mapping[str, float]) -> str:
+    items = "".join(
+        f'<li><i style="background:{colour(n)}"></i>{escape(name)} <span>{count(total)}</span></li>'
+        for n, (name, total) in enumerate(totals.items())
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _stacks(series: Mapping[str, Mapping[date, int]], dates: Sequence[date]) -> list[list[float]]:
+    return [[float(days.get(day, 0)) for day in dates] for days in series.values()]
+
+
+def _top(stacks: Sequence[Sequence[float]]) -> float:
+    return nice_ceiling(max(map(sum, zip(*stacks, strict=True))))
+
+
+def _steps(top: float) -> list[tuple[float, str]]:
+    return [(part / 4, count(top * part / 4)) for part in range(5)]
+
+
+def _decades(low: float, high: float) -> tuple[float, float]:
+    """Return the scale's ends: steps around the values, a step apart at least."""
+    below = max((step for step in DECADES if step <= low), default=DECADES[0])
+    above = min((step for step in DECADES if step >= high and step > below), default=max(high, below * 10))
+    return below, above
+
+
+def _day_texts(series: Mapping[str, Mapping[date, int]], dates: Sequence[date], verb: str) -> list[str]:
+    def text(day: date) -> str:
+        found = [(name, days[day]) for name, days in series.items() if days.get(day)]
+        return "\n".join(
+            [f"{_day(day)}: {sum(n for _, n in found):,} {verb}", *(f"{name}: {n:,}" for name, n in found)]
+        )
+
+    return [text(day) for day in dates]
+
+
+def _quantile_texts(lines: Mapping[str, Sequence[float | None]], dates: Iterable[date]) -> list[str]:
+    return [
+        "\n".join([_day(day), *(f"{name}: {duration(values[n])}" for name, values in lines.items())])
+        for n, day in enumerate(dates)
+    ]
+
+
+def _marked(figures: Figures, queue: str | None = None) -> list[bool]:
+    """Tell on which days an anomaly went on."""
+    days: set[date] = set()
+    for row in figures.anomalies:
+        if queue in (None, row["queue"]):
+            begins, last = row["begins"].astimezone(UTC), row["ends"].astimezone(UTC) - timedelta(hours=1)
+            days.update(begins.date() + timedelta(days=n) for n in range((last.date() - begins.date()).days + 1))
+    return [day in days for day in figures.dates]
+
+
+def _named(row: Row) -> str:
+    return f"{row['queue']}, {row['task']}" if row["task"] else row["queue"]
+
+
+def _day(day: date) -> str:
+    return f"{day.day} {day:%b %Y}"

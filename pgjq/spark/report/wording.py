@@ -1,0 +1,53 @@
+"""Numbers and points in time as people read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MEASURES: Final = {
+    "ended": "throughput",
+    "failure_rate": "failures",
+    "stall_rate": "stalls",
+    "retry_rate": "retries",
+    "wait_p95": "wait, p95",
+    "run_p95": "run time, p95",
+}
+NOTHING: Final = "\N{EN DASH}"
+_UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
+
+
+def duration(seconds: float | None) -> str:
+    """Write a duration in the unit that fits it."""
+    if seconds is None:
+        return NOTHING
+    size, unit = next(((s, u) for s, u in _UNITS if seconds >= s), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def count(value: float) -> str:
+    """Write a count, shortened where it is long."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.3g} {letter}"
+    return f"{value:,.0f}"
+
+
+def share(value: float | None) -> str:
+    """Write a share of one as a percentage."""
+    return NOTHING if value is None else f"{value * 100:.3g} %"
+
+
+def measured(measure: str, value: float) -> str:
+    """Write the value of a measure."""
+    if measure.endswith("_rate"):
+        return share(value)
+    return f"{count(value)} / h" if measure == "ended" else duration(value)
+
+
+def stretch(begins: datetime, ends: datetime) -> str:
+    """Write from when to when something went on."""
+    until = f"{ends:%H:%M}" if (ends - begins).days < 1 else f"{ends.day} {ends:%b %H:%M}"
+    return f"{begins.day} {begins:%b %Y, %H:%M} to {until}"

@@ -1,0 +1,60 @@
+"""The data source `pgjq`: what Spark asks of it, and who answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pgjq.errors import ValidationError
+from pgjq.spark.columns import check_schema, schema_of
+from pgjq.spark.options import read_options
+from pgjq.spark.reader import FilteringReader, JobsReader, QueuesReader
+from pgjq.spark.stream import EndingsReader
+from pgjq.spark.writer import JobsWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class PgjqDataSource(DataSource):
+    """Jobs in PostgreSQL, to read and to write, in one go and as streams: `docs/spark.md`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what one passes to `.format(…)`."""
+        return "pgjq"
+
+    def schema(self) -> StructType:
+        """Return the columns of the view, or those that were asked for."""
+        options = read_options(self.options)
+        return schema_of(options.view, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return who reads these columns."""
+        options = read_options(self.options)
+        check_schema(options.view, schema)
+        if options.view == "queues":
+            if options.pushdown:
+                raise ValidationError("the view queues is small and takes no pushdown")
+            return QueuesReader(options, schema)
+        return FilteringReader(options, schema) if options.pushdown else JobsReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return who reads endings as they come."""
+        options = read_options(self.options)
+        return EndingsReader(options, check_schema(options.view, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
+        """Return who makes jobs of a data frame."""
+        return JobsWriter(read_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        """Return who makes jobs of a stream."""
+        return StreamWriter(read_options(self.options), schema, overwrite=overwrite)

@@ -1,0 +1,157 @@
+"""Writing jobs: every task fills a stage of its own, and one transaction of the driver makes jobs of all of them.
+
+* A task fails: its stage goes with its transaction, and Spark tries again.
+* A task is tried twice and both succeed, or one wakes up long after: each has a stage, and only the one that Spark
+  names at the end becomes jobs. The other is swept when it is old.
+* The write fails: `abort` drops the stages, and no job was made. The driver dies: they are swept when they are old.
+* The commit's answer is lost: it is asked for again, and the ledger says whether it had been made.
+* The write is made again under the same `writeId`, or a stream repeats a batch: the ledger has it, nothing happens.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
+from pgjq.spark.jobs import check_frame
+from pgjq.spark.staging import fill_stage
+from pgjq.storage.postgres.errand import errand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from pyspark.sql.types import StructType
+
+    from pgjq.spark.options import Options
+
+log = logging.getLogger("pgjq.spark")
+OLD: Final = 3 * 86400.0  # Seconds after which a stage is nobody's any more.
+TRIES: Final = 3
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task has put on its stage. None of it is a job yet."""
+
+    stage: str | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a write: how many jobs were added, and how many were not because they were there already."""
+
+    write_id: str
+    queue: str
+    jobs: int
+    duplicates: int
+    at: datetime
+
+
+class _Enqueueing:
+    """What writing in one go and writing a stream have in common."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        if options.queue is None:
+            raise ValidationError('option queue is missing: .option("queue", "mail")')
+        if overwrite:
+            raise ValidationError("jobs are added and never replaced: use mode('append')")
+        check_frame(schema)
+        self._options = options
+        self._queue = options.queue
+
+    def _stage(self, iterator: Iterator[Any]) -> Staged:
+        return Staged(*fill_stage(self._options, iterator))
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int) -> None:
+        """Make jobs, or find that they have been made; ask again if the answer was lost."""
+        done = [message for message in messages if isinstance(message, Staged)]
+        if len(done) < len(messages):
+            raise StorageError("a task did not say what it has staged; nothing was enqueued")
+        params = {
+            "queue": self._queue,
+            "stages": [message.stage for message in done if message.stage is not None],
+            "expected": sum(message.rows for message in done),
+            "write_id": write_id,
+            "batch": batch,
+        }
+        jobs, duplicates, before = self._enqueue(params)
+        log.info(
+            "%s jobs were added to queue %s and %s were there already (write %s%s)",
+            *(jobs, self._queue, duplicates, write_id, ", made before" if before else ""),
+        )
+
+    def _enqueue(self, params: dict[str, Any]) -> tuple[int, int, bool]:
+        for left in reversed(range(TRIES)):
+            try:
+                with errand(self._options.conninfo, self._options.schema) as here:
+                    (answer,) = here.fetch("enqueue_staged", params)
+                    here.fetch("sweep_stages", {"age": OLD})
+            except StorageUnavailableError:
+                if not left:
+                    raise
+            else:
+                return answer
+        raise AssertionError
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        stages = [message.stage for message in messages if isinstance(message, Staged) and message.stage is not None]
+        with errand(self._options.conninfo, self._options.schema) as here:
+            here.fetch("drop_stages", {"stages": stages})
+
+
+class JobsWriter(_Enqueueing, DataSourceArrowWriter):
+    """Writes a data frame. Made once, in the driver, and sent to every task and to the commit."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite=overwrite)
+        self._write_id = options.write_id or uuid4().hex
+        # Before any task begins: a database that cannot be used is an error now, and a write that was made is no work.
+        self._made = read_written(options, self._write_id) is not None
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        return Staged(None, 0) if self._made else self._stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(messages, self._write_id, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+class StreamWriter(_Enqueueing, DataSourceStreamArrowWriter):
+    """Writes a stream. Spark makes one for the tasks and another for the commit: what has to last is in messages."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite=overwrite)
+        if options.query_id is None:
+            raise ValidationError(
+                "option queryId is missing: a name of this stream's own, which stays the same when it is started again"
+            )
+        self._query_id = options.query_id
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        return self._stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._commit(messages, self._query_id, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self._abort(messages)
+
+
+def read_written(options: Options, write_id: str, batch: int = 0) -> Written | None:
+    """Look a write up in the ledger."""
+    with errand(options.conninfo, options.schema) as here:
+        found = here.fetch("bulk_write", {"write_id": write_id, "batch": batch})
+    return Written(*found[0]) if found else None

@@ -1,0 +1,46 @@
+"""One connection for a short errand: no pool, no thread, and gone when the errand is done."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from pgjq.blocking import Blocking, drive
+from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.pool import CONNECTION, check_version
+from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.session import BlockingSession
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from contextlib import AbstractContextManager
+
+    from pgjq.storage.postgres.session import Rows
+
+
+class Errand:
+    """What one can do on such a connection."""
+
+    def __init__(self, session: BlockingSession, queries: Queries) -> None:
+        self.session = session
+        self.queries = queries
+
+    def fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
+        """Run a query of `sql/queries`."""
+        return drive(self.session.fetch(name, params or {}))
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Have everything inside the block happen, or nothing of it."""
+        return Blocking(self.session.transaction())
+
+
+@contextmanager
+def errand(conninfo: str, schema: str = "pgjq") -> Generator[Errand]:
+    """Connect, see that the schema is one that this code can use, and close in the end."""
+    queries = Queries(schema)
+    with translated(), psycopg.connect(conninfo, **CONNECTION) as connection:
+        session = BlockingSession(connection, queries)
+        check_version(drive(session.fetch("schema_version", {}))[0][0])
+        yield Errand(session, queries)

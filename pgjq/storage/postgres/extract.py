@@ -1,0 +1,62 @@
+"""Statements for other drivers, which read a great many rows: with their values written into them.
+
+A driver that streams the result of a `COPY` can pass no parameters, so these are put in as literals, by psycopg's own
+quoting. A reader says which columns it wants and on what conditions; the planner leaves out what is not wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, LiteralString, cast
+
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pgjq.storage.postgres.queries import Queries
+
+Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]
+
+_CONDITIONS: Final[dict[Operator, sql.SQL]] = {
+    "=": sql.SQL("v.{column} = {value}"),
+    "<": sql.SQL("v.{column} < {value}"),
+    "<=": sql.SQL("v.{column} <= {value}"),
+    ">": sql.SQL("v.{column} > {value}"),
+    ">=": sql.SQL("v.{column} >= {value}"),
+    "in": sql.SQL("v.{column} = any({value})"),
+    "is null": sql.SQL("v.{column} is null"),
+    "is not null": sql.SQL("v.{column} is not null"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that must hold for a row: what is not known to be true is false, as in SQL."""
+
+    column: str
+    operator: Operator
+    value: Any = None
+
+
+def write_select(
+    queries: Queries, name: str, params: Mapping[str, Any], columns: Sequence[str], conditions: Sequence[Condition]
+) -> str:
+    """Write a statement that selects columns from a query of `sql/queries`, where all the conditions hold."""
+    inner = sql.SQL(cast("LiteralString", queries.written(name, {key: write(value) for key, value in params.items()})))
+    wanted = sql.SQL(", ").join([sql.SQL("v.{}").format(sql.Identifier(column)) for column in columns])
+    statement = sql.SQL("select {} from (\n{}\n) as v").format(wanted or sql.SQL("1 as one"), inner)
+    if conditions:
+        statement += sql.SQL("\nwhere ") + sql.SQL(" and ").join([_condition(condition) for condition in conditions])
+    return statement.as_string(None)
+
+
+def write(value: Any) -> str:
+    """Write a value as a literal."""
+    return sql.Literal(value).as_string(None)
+
+
+def _condition(condition: Condition) -> sql.Composed:
+    return _CONDITIONS[condition.operator].format(
+        column=sql.Identifier(condition.column), value=sql.Literal(condition.value)
+    )

@@ -1,0 +1,212 @@
+-- Enqueueing a great many jobs from many places at once, all or none: each place fills a table of its own, a stage, and
+-- one transaction makes jobs of all that is on the stages.
+--
+-- A stage appears when whoever filled it commits, and goes in the transaction that empties it. What was staged twice,
+-- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. A stage
+-- that nobody names is not jobs; it lies there until it is swept.
+
+-- The schema that all this is in, as SQL writes it.
+create function pgjq.home() returns text
+language sql stable
+as $$
+    select t.typnamespace::regnamespace::text from pg_type as t where t.oid = pg_typeof(null::pgjq.queue)::oid
+$$;
+
+-- Make a stage, in the transaction that is going to fill it; return its name. When it was made is in the name.
+--
+-- Not logged: what a crash loses here has not been promised to anybody. Numbers are drawn as rows come in.
+create function pgjq.create_stage() returns text
+language plpgsql volatile
+as $$
+declare
+    home constant text := pgjq.home();
+    stage constant text := format(
+        'stage_%s_%s', floor(extract(epoch from clock_timestamp()))::bigint, replace(gen_random_uuid()::text, '-', '')
+    );
+begin
+    execute format(
+        'create unlogged table %s.%I ('
+        'seq bigint not null default nextval(%L), id text not null, payload json not null, '
+        'rank smallint not null, run_at timestamptz, singleton_key text) with (autovacuum_enabled = false)',
+        home, stage, home || '.job_seq'
+    );
+    return stage;
+end
+$$;
+
+-- Drop stages, if they are there.
+create function pgjq.drop_stages(stages text[]) returns void
+language plpgsql volatile
+as $$
+declare
+    home constant text := pgjq.home();
+    stage text;
+begin
+    foreach stage in array stages loop
+        execute format('drop table if exists %s.%I', home, stage);
+    end loop;
+end
+$$;
+
+-- Drop stages that were made more than `age` seconds ago and that nobody is using; return how many. Somebody else's are
+-- left to their owner.
+create function pgjq.sweep_stages(age double precision) returns integer
+language plpgsql volatile
+set lock_timeout = '10ms'
+as $$
+declare
+    old record;
+    swept integer := 0;
+begin
+    for old in
+        select c.oid::regclass as stage
+        from pg_class as c
+        where
+            c.relnamespace = pgjq.home()::regnamespace and c.relname ~ '^stage_[0-9]+_[0-9a-f]{32}$'
+            and to_timestamp(split_part(c.relname, '_', 2)::bigint) < clock_timestamp() - make_interval(secs => age)
+    loop
+        begin
+            execute format('drop table %s', old.stage);
+            swept := swept + 1;
+        exception when lock_not_available or insufficient_privilege or undefined_table then
+            null;
+        end;
+    end loop;
+    return swept;
+end
+$$;
+
+-- Make jobs of everything on these stages, and drop them; return how many were made, and how many were not, because
+-- their ids or their places were taken. `write_id` and `batch` name this write: what has been written under a name is
+-- not written again, and the first answer is given again.
+--
+-- It is what `pgjq.enqueue_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
+-- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
+-- a policy may refuse a job, goes through that very function.
+create function pgjq.enqueue_staged(
+    queue text, stages text[], expected bigint, write_id text, batch bigint,
+    out jobs bigint, out duplicates bigint, out written_before boolean
+)
+language plpgsql volatile
+set work_mem = '64MB'
+as $$
+#variable_conflict use_variable
+declare
+    home constant text := pgjq.home();
+    at constant timestamptz := pgjq.now();
+    here integer;
+    inherited jsonb;
+    staged text;
+    part record;
+    answer bigint;
+begin
+    insert into pgjq.bulk_write (id, batch, queue, jobs, duplicates) values (write_id, batch, queue, 0, 0)
+    on conflict on constraint bulk_write_pkey do nothing;
+    written_before := not found;
+    if written_before then
+        select w.jobs, w.duplicates into jobs, duplicates
+        from pgjq.bulk_write as w where w.id = write_id and w.batch = enqueue_staged.batch;
+        perform pgjq.drop_stages(stages);
+        return;
+    end if;
+    here := pgjq.queue_id(queue);
+    inherited := (select q.options from pgjq.queue as q where q.id = here);
+    jobs := 0;
+    duplicates := 0;
+    staged := (
+        select string_agg(format('select * from %s.%I', home, s.name), ' union all ') from unnest(stages) as s (name)
+    );
+
+    if (here & 7) = 5 and expected > 0 then
+        execute format('select count(*) from (%s) as s where s.singleton_key is null', staged) into answer;
+        if answer > 0 then
+            raise exception 'every job needs a singleton_key: queue % keeps each key in strict order', queue
+            using errcode = 'check_violation';
+        end if;
+    end if;
+
+    if (here & 7) not in (1, 3, 4) and expected > 0 then
+        execute format(
+            'insert into %s.body (seq, created_at, queue_id, id, payload, options)
+            select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), $3 from (%s) as s order by s.id, s.seq
+            on conflict (queue_id, id) where not superseded do nothing', home, staged
+        ) using at, here, nullif(inherited - 'retry_limit', '{}');
+        get diagnostics jobs = row_count;
+        execute format(
+            'insert into %1$s.job (
+                seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key
+            )
+            select
+                s.seq, $2, coalesce(s.run_at, $1), coalesce(s.run_at, $1) <= $1, s.rank, $3, 3600, $4, s.singleton_key
+            from (%2$s) as s
+            where $5 or exists (select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2)', home, staged
+        ) using
+            at, here, coalesce((inherited ->> 'retry_limit')::smallint + 1, 3),
+            coalesce((inherited ->> 'delete_after_seconds')::real, 604800), jobs = expected;
+        if jobs > 0 then
+            perform pgjq.wake(queue);
+        end if;
+        if jobs > 0 and pgjq.watched() then
+            execute format(
+                'select sum(%1$s.publish(p.events)) from (
+                    select array_agg(%1$s.event(''queued'', $1, s.id, 0) order by s.seq) as events
+                    from (%2$s) as s inner join %1$s.body as b on b.seq = s.seq and b.queue_id = $2
+                    group by s.seq / 1000
+                ) as p', home, staged
+            ) into answer using queue, here;
+        end if;
+    end if;
+
+    if jobs < expected and (here & 7) not in (1, 3, 4) then
+        -- Of those whose ids were taken, most are duplicates at first sight, and are only counted.
+        execute format(
+            'create temporary table rest on commit drop as
+            select s.*, coalesce(
+                exists (select from %1$s.job as j where j.seq = b.seq and j.queue_id = $1)
+                or exists (
+                    select from %1$s.done as d
+                    where d.seq = b.seq and d.queue_id = $1 and d.state = 3 and d.expires_at > $2
+                ), false
+            ) as held
+            from (%2$s) as s
+            left join %1$s.body as b on b.queue_id = $1 and b.id = s.id and not b.superseded
+            where b.seq is distinct from s.seq', home, staged
+        ) using here, at;
+        execute 'delete from pg_temp.rest where held';
+        get diagnostics duplicates = row_count;
+        staged := 'select * from pg_temp.rest';
+    end if;
+
+    if jobs + duplicates < expected then
+        for part in execute format(
+            'select array_agg(r.id) as ids, array_agg(r.payload) as payloads, array_agg(r.seq) as seqs,
+                array_agg(r.own) as own
+            from (
+                select
+                    s.id, convert_to(s.payload::text, ''UTF8'') as payload, s.seq,
+                    row_number() over (order by s.id, s.seq) / 1000 as page,
+                    jsonb_strip_nulls(jsonb_build_object(
+                        ''priority'', -s.rank, ''run_at'', s.run_at, ''singleton_key'', s.singleton_key
+                    )) as own
+                from (%s) as s order by s.id, s.seq
+            ) as r
+            group by r.page order by r.page', staged
+        )
+        loop
+            select count(*) into answer
+            from pgjq.enqueue_jobs(queue, part.ids, part.payloads, '{}', part.own, part.seqs);
+            jobs := jobs + cardinality(part.ids) - answer;
+            duplicates := duplicates + answer;
+        end loop;
+    end if;
+
+    if jobs + duplicates <> expected then
+        raise exception '% rows were staged, and % are there', expected, jobs + duplicates;
+    end if;
+    update pgjq.bulk_write as w set jobs = enqueue_staged.jobs, duplicates = enqueue_staged.duplicates
+    where w.id = write_id and w.batch = enqueue_staged.batch;
+    -- Of a stream, only the last batch can come again.
+    delete from pgjq.bulk_write as w where w.id = write_id and w.batch < enqueue_staged.batch - 100;
+    perform pgjq.drop_stages(stages);
+end
+$$;

@@ -1,0 +1,14 @@
+-- Jobs: every job whose id is its own, alive or ended, with its payload; those with numbers from :first to before
+-- :last.
+--
+-- Points in time that no calendar has are null.
+-- Index: the primary keys, in the same order.
+select
+    v.queue, v.id, v.state, v.priority, v.attempts, v.max_attempts, v.stalled, v.worker,
+    case when isfinite(v.created_at) then v.created_at end as created_at,
+    case when isfinite(v.started_at) then v.started_at end as started_at,
+    case when isfinite(v.finished_at) then v.finished_at end as finished_at,
+    b.payload, v.result, v.error, v.seq
+from pgjq.jobs as v
+left join pgjq.body as b on v.seq = b.seq and v.queue_id = b.queue_id
+where v.seq >= :first and v.seq < :last

@@ -1,0 +1,162 @@
+"""Runs that were killed, rows that cannot be true, directories that are no lake."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import pgjq
+from pgjq.cli import main
+from pgjq.spark.pipeline.extract import Source
+from pgjq.spark.pipeline.history import make_history
+from pgjq.spark.pipeline.lake import JOBS, Lake
+from pgjq.spark.pipeline.quality import QualityError, check
+from pgjq.spark.pipeline.run import Silence, run
+from tests.spark.pasts import SMALL, rounded, table
+from tests.spark.scene import do, finish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# Spark takes its time where others are at work as well.
+pytestmark = pytest.mark.timeout(900)
+# A driver that dies in the moment that it is told: Java goes with it, because nobody listens to its end of the pipe.
+VICTIM = """
+import os, signal, sys
+from pgjq.spark.pipeline.extract import Source
+from pgjq.spark.pipeline.run import Silence, run
+from pgjq.spark.pipeline.session import spark_session
+class Death(Silence):
+    def count(self, rows):
+        if sys.argv[3] == "extract":
+            os.kill(os.getpid(), signal.SIGKILL)
+    def begin(self, step):
+        if sys.argv[3] == step and step != "extract":
+            os.kill(os.getpid(), signal.SIGKILL)
+with spark_session("local[2]") as spark:
+    run(spark, Source(sys.argv[1]), sys.argv[2], Death())
+"""
+TABLES = (JOBS, "metrics", "days", "errors", "workers", "advice", "anomalies")
+
+
+class Stop(Silence):
+    """Whoever hears of a step, and does not let it begin."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def begin(self, step: str) -> None:
+        if step == self.step:
+            raise InterruptedError(step)
+
+
+def test_a_run_that_was_killed_anywhere_is_taken_up_where_it_was(
+    database: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    made = make_history(database, SMALL)
+    lake, whole = tmp_path / "killed", tmp_path / "whole"
+    # Published, and not yet counted by Spark's checkpoint.
+    killed = subprocess.run([sys.executable, "-c", VICTIM, database, str(lake), "extract"], check=False, timeout=800)
+    assert killed.returncode == -signal.SIGKILL
+    (lake / "jobs" / "batch=77").mkdir()
+    for step in ("days", "anomalies"):
+        with pytest.raises(InterruptedError):
+            run(spark, Source(database), str(lake), Stop(step))
+        assert Lake.open(str(lake)).manifest.measured == 0
+    again = run(spark, Source(database), str(lake))
+    assert again.read == 0
+    never = run(spark, Source(database), str(whole))
+    assert (again.jobs, never.jobs) == (made, made)
+    for name in TABLES:
+        assert rounded(table(lake, name)) == rounded(table(whole, name))
+    assert not (lake / "jobs" / "batch=77").exists()
+
+
+def test_rows_that_cannot_be_true_stop_the_run_and_nothing_of_it_is_published(
+    database: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    with closing(pgjq.PostgresStorage(database)) as storage:
+        finish(storage, "mail", ["good", "bad"])
+    do(database, "update pgjq.done d set started_at = finished_at + interval '1 s' from pgjq.body b"
+                 " where b.seq = d.seq and b.id = 'bad'")  # fmt: skip
+    lake = tmp_path / "lake"
+    with pytest.raises(QualityError, match="finished before it started") as caught:
+        run(spark, Source(database), str(lake))
+    assert [(row["id"], row["violation"]) for row in caught.value.rows] == [("bad", "finished before it started")]
+    assert not Lake.open(str(lake)).manifest.batches
+    assert list((lake / JOBS).glob("*")) == []
+    do(database, "update pgjq.done set started_at = null")
+    assert run(spark, Source(database), str(lake)).read == 2
+
+
+def test_an_ending_that_comes_twice_is_a_violation(spark: SparkSession) -> None:
+    times = ", ".join(f"{name} timestamp" for name in ("created_at", "started_at", "finished_at"))
+    schema = f"seq long, queue string, id string, state string, {times}"
+    rows = spark.sql("select timestamp '2026-01-01' as t").collect()[0].t
+    batch = spark.createDataFrame([(1, "q", "a", "completed", rows, rows, rows)], schema)
+    dated = batch.selectExpr("*", "to_date(finished_at) as date")
+    assert check(dated, None) == {"2026-01-01": 1}
+    with pytest.raises(QualityError, match="more than once"):
+        check(dated.union(dated), None)
+    with pytest.raises(QualityError, match="in the lake already"):
+        check(dated, batch.select("seq", "finished_at"))
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["pipeline", *words])
+    return result.exit_code, result.output
+
+
+def test_a_directory_that_holds_something_else_is_refused_and_left_alone(tmp_path: Path, database: str) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    code, said = invoke("run", "--url", database, "--lake", str(tmp_path))
+    assert code == 1
+    assert "is not a lake and not empty: it holds thesis.tex" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    (tmp_path / "manifest.json").write_text('{"name": "an app"}')
+    code, said = invoke("run", "--url", database, "--lake", str(tmp_path))
+    assert (code, "is not the manifest of a lake" in said) == (1, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "thesis.tex"]
+
+
+@pytest.mark.parametrize("since", ["yesterday", "30x", "", "-3d", "99999999999w"])
+def test_a_since_that_is_no_time_is_refused_with_examples(since: str, tmp_path: Path) -> None:
+    code, said = invoke("run", "--url", "postgresql://x", "--lake", str(tmp_path / "l"), "--since", since)
+    assert code == 1
+    assert "2026-08-01" in said
+    assert not (tmp_path / "l").exists()
+
+
+def test_a_database_without_the_schema_is_told_before_java_starts(empty_database: str, tmp_path: Path) -> None:
+    code, said = invoke("run", "--url", empty_database, "--lake", str(tmp_path / "lake"))
+    assert (code, "pgjq migrate" in said) == (1, True)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_without_java_the_message_says_how_to_install_it(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    code, said = invoke("run", "--url", database, "--lake", str(tmp_path / "lake"))
+    assert (code, "openjdk-17" in said) == (1, True)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:
+    place = str(tmp_path / "lake")
+    with Lake.writing(place), pytest.raises(pgjq.StorageError, match="another run"), Lake.writing(place):
+        pass
+
+
+def test_a_report_of_no_lake_says_what_makes_one(tmp_path: Path) -> None:
+    code, said = invoke("report", "--lake", str(tmp_path), "--out", str(tmp_path / "r.html"))
+    assert (code, "pgjq pipeline run" in said) == (1, True)
+    assert list(tmp_path.iterdir()) == []

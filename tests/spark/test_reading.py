@@ -1,0 +1,214 @@
+"""What Spark reads is what SQL says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from psycopg.conninfo import make_conninfo
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import functions as f
+
+import pgjq
+from pgjq.outcome import Completed
+from pgjq.spark.reader import split
+from tests.spark.scene import BOOM, ask, do, end, finish, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = (
+    "queue, id, state, priority, attempts, max_attempts, stalled, worker, created_at, started_at, finished_at, "
+    "payload, result, error"
+)
+# The same, written for people and independently of the code under test.
+HISTORY = """
+select
+    q.name, b.id, case d.state when 3 then 'completed' when 4 then 'failed' when 5 then 'cancelled' end, -d.rank,
+    d.attempts, d.max_attempts, d.stalled, w.name, b.created_at, d.started_at, d.finished_at,
+    convert_from(b.payload, 'UTF8'), convert_from(d.result, 'UTF8'), d.error
+from pgjq.done d join pgjq.body b using (seq, queue_id) join pgjq.queue q on q.id = d.queue_id
+left join pgjq.worker w on w.id = d.worker_id
+"""
+
+
+@pytest.fixture
+def past(postgres: pgjq.PostgresStorage, database: str) -> str:
+    """Jobs of two queues, one with tables of its own: completed, failed, cancelled, used again, and alive."""
+    client = pgjq.Client(postgres)
+    client.create_queue("own", partition=True)
+    client.enqueue_many("own", [(f"own-{n}", {"n": n, "text": "Zoë ✓"}) for n in range(5)])
+    end(postgres, "own", Completed(b'{"done": true}'))
+    client.enqueue("mail", "failed", {"to": "ann"}, priority=7)
+    end(postgres, "mail", BOOM)
+    client.enqueue("mail", "again", 1)
+    end(postgres, "mail", BOOM)
+    client.enqueue("mail", "again", 2)  # As another job: what became of the first is history.
+    end(postgres, "mail", Completed(b"null"))
+    client.enqueue("mail", "cancelled", None)
+    client.cancel("mail", "cancelled")
+    client.enqueue("mail", "waiting", [1, 2, 3])
+    return database
+
+
+def tuples(spark_rows: list[Any]) -> set[tuple[Any, ...]]:
+    """Rows as SQL gives them: Spark's points in time come without a zone, in that of the session, which is UTC."""
+    return {tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in row) for row in spark_rows}
+
+
+def test_history_is_what_sql_says_for_every_column_and_in_every_partition(spark: SparkSession, past: str) -> None:
+    history = load(spark, past, numPartitions=3)
+    assert history.columns == COLUMNS.split(", ")
+    assert history.rdd.getNumPartitions() == 3
+    rows = history.collect()
+    assert len(rows) == 9
+    assert tuples(rows) == set(ask(past, HISTORY))
+
+
+def test_jobs_are_those_of_the_view_with_their_payloads(spark: SparkSession, past: str) -> None:
+    rows = load(spark, past, view="jobs", columns="queue,id,state,payload").collect()
+    said = ask(
+        past, "select queue, id, state, convert_from(payload, 'UTF8') from pgjq.jobs join pgjq.body using (seq, id)"
+    )
+    assert len(rows) == 9
+    assert tuples(rows) == set(said)
+    assert {row.state for row in rows} == {"queued", "completed", "failed", "cancelled"}
+
+
+def test_queues_have_their_definitions_and_their_counts(spark: SparkSession, past: str, postgres: Any) -> None:
+    pgjq.Client(postgres).update_queue("own", retry_limit=9, expire_in_seconds=60)
+    by_name = {row.queue: row for row in load(spark, past, view="queues").collect()}
+    assert set(by_name) == {"own", "mail"}
+    own, mail = by_name["own"], by_name["mail"]
+    assert (own.partition, own.retry_limit, own.expire_in_seconds, own.completed, own.total) == (True, 9, 60.0, 5, 5)
+    assert (mail.policy, mail.retry_limit, mail.ready, mail.failed, mail.cancelled) == ("standard", 2, 1, 1, 1)
+
+
+def test_only_the_columns_that_were_named_are_read(spark: SparkSession, past: str) -> None:
+    named = load(spark, past, columns="state, queue", queue="mail")
+    assert named.columns == ["state", "queue"]
+    assert sorted(row.state for row in named.collect()) == ["cancelled", "completed", "failed", "failed"]
+    typed = spark.read.format("pgjq").schema("id string, finished_at timestamp").options(url=past).load()
+    assert tuples(typed.collect()) == set(
+        ask(past, "select b.id, d.finished_at from pgjq.done d join pgjq.body b using (seq, queue_id)")
+    )
+    assert load(spark, past).count() == 9
+
+
+def test_filters_go_to_postgresql_and_mean_there_what_they_mean_in_spark(spark: SparkSession, past: str) -> None:
+    plain = load(spark, past)
+    middle = ask(past, "select percentile_disc(0.5) within group (order by finished_at) from pgjq.done")[0][0]
+    conditions = [
+        (f.col("queue") == "mail") & (f.col("state") == "failed") & (f.col("finished_at") >= middle),
+        f.col("state").isin("completed", "cancelled") & (f.col("finished_at") < middle) & f.col("worker").isNotNull(),
+        f.col("queue") == "o'wn",
+        f.col("worker").isNull() | (f.col("priority") > 3),
+        f.col("id") > "b",  # Which text comes first is a matter of collation.
+    ]
+    for number, condition in enumerate(conditions):
+        pushed = load(spark, past, pushdown="true").where(condition)
+        assert tuples(pushed.collect()) == tuples(plain.where(condition).collect())
+        # That it was PostgreSQL which left rows out shows in what Spark has left to do.
+        plan = pushed._jdf.queryExecution().executedPlan().toString()
+        assert ("Filter" in plan.replace("RuntimeFilters", "")) == (number >= 3), plan
+
+
+def test_a_read_is_of_the_moment_when_it_was_planned(spark: SparkSession, past: str, postgres: Any) -> None:
+    history = load(spark, past, columns="id", numPartitions=2)
+    before = sorted(row.id for row in history.collect())  # Plans this frame; its spans are kept.
+    finish(postgres, "mail", ["late"])
+    assert sorted(row.id for row in history.collect()) == before
+    assert load(spark, past, columns="id").where("id = 'late'").count() == 1
+
+
+def test_times_are_the_same_moment_in_every_time_zone(spark: SparkSession, past: str) -> None:
+    said = {row[0] for row in ask(past, "select extract(epoch from finished_at)::bigint from pgjq.done")}
+    try:
+        for zone in ("Asia/Kathmandu", "America/Los_Angeles"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            seen = load(spark, past, columns="finished_at").select(f.unix_timestamp("finished_at").alias("at"))
+            assert {row["at"] for row in seen.collect()} == said
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_what_is_no_text_or_no_time_is_still_read(spark: SparkSession, past: str) -> None:
+    do(past, r"update pgjq.body set payload = '\x82ff00' where id = 'failed'")
+    do(past, "update pgjq.done set started_at = 'infinity', finished_at = '-infinity' where state = 5")
+    rows = {row.id: row for row in load(spark, past, queue="mail").where("id <> 'again'").collect()}
+    assert rows["failed"].payload == r"\x82ff00"
+    assert rows["failed"].result is None
+    assert rows["cancelled"].payload == "null"
+    assert (rows["cancelled"].started_at, rows["cancelled"].finished_at) == (None, None)
+
+
+def test_history_that_was_restored_from_another_server_is_read(spark: SparkSession, past: str) -> None:
+    do(past, "update pgjq.done set xid = 1000000000000 where state = 4")
+    assert load(spark, past).count() == 9
+
+
+def test_an_empty_database_has_no_history(spark: SparkSession, database: str) -> None:
+    assert load(spark, database).count() == 0
+    assert load(spark, database, view="queues").count() == 0
+
+
+@pytest.mark.parametrize(("first", "last", "wanted"), [(1, 2, None), (5, 9, 100), (0, 10**6, 3), (7, 10**9, None)])
+def test_spans_cover_every_number_once(first: int, last: int, wanted: int | None) -> None:
+    spans = split(first, last, wanted)
+    assert spans[0][0] == first
+    assert spans[-1][1] == last
+    assert all(a[1] == b[0] for a, b in pairwise(spans))
+    assert all(a < b for a, b in spans)
+
+
+BAD_OPTIONS = {
+    "a view that is none": ({"view": "everything"}, "view must be one of history, jobs, queues"),
+    "a column that is none": ({"columns": "id,colour"}, "the view history has no column 'colour'"),
+    "no partition": ({"numPartitions": 0}, "numPartitions must be a whole number from 1 on"),
+    "a misspelt option": ({"veiw": "jobs"}, "unknown option veiw; the options are url"),
+    "another storage": ({"url": "redis://localhost"}, "Spark reads and writes PostgreSQL, not redis"),
+    "pushdown of what is neither": ({"pushdown": "yes"}, "pushdown must be true or false"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_bad_options_are_named(spark: SparkSession, database: str, case: str) -> None:
+    options, message = BAD_OPTIONS[case]
+    with pytest.raises((AnalysisException, PythonException), match=message):
+        spark.read.format("pgjq").options(**{"url": database} | options).load().collect()
+
+
+def test_a_column_of_another_type_is_named(spark: SparkSession, database: str) -> None:
+    with pytest.raises(
+        (AnalysisException, PythonException), match="column 'attempts' of the view history is int, not string"
+    ):
+        spark.read.format("pgjq").schema("attempts string").option("url", database).load().collect()
+
+
+def test_a_database_without_the_schema_says_what_to_run(spark: SparkSession, empty_database: str) -> None:
+    with pytest.raises((AnalysisException, PythonException), match="pgjq migrate"):
+        load(spark, empty_database).collect()
+
+
+def test_passwords_show_nowhere(spark: SparkSession, past: str, capfd: pytest.CaptureFixture[str]) -> None:
+    secret = "hunter2-in-the-url"
+    url = make_conninfo(past, password=secret)
+    frame = load(spark, url, columns="id")
+    frame.explain(mode="extended")
+    frame.explain(mode="formatted")
+    frame.collect()
+    errors: list[str] = []
+    for broken in (make_conninfo(url, port=1), f"postgres//user:{secret}@host", url + " nonsense"):
+        with pytest.raises((AnalysisException, PythonException)) as caught:
+            load(spark, broken).collect()
+        errors.append(str(caught.value))
+    said = capfd.readouterr()
+    assert secret not in said.out + said.err + "".join(errors)
+    assert secret not in frame._jdf.queryExecution().toString() + repr(frame)
+    log = spark.sparkContext.getConf().get("spark.eventLog.dir")
+    files = [path for path in Path(log.removeprefix("file://")).rglob("*") if path.is_file()]
+    assert files
+    assert not any(secret in path.read_text(errors="replace") for path in files)
