@@ -1,8 +1,10 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
-# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS and SIMULATE_ARGS are passed on.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS and SIMULATE_ARGS are passed on;
+# the tests run in PROCESSES processes, each with servers of its own.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+PROCESSES ?= 2
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 
@@ -26,7 +28,7 @@ demo: .venv/.demo  ## See jobs run on a PostgreSQL of your own, with one worker 
 
 test: .venv/.dev  ## Run the tests against real servers, which they start themselves
 	@echo "==> running the tests"
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)

@@ -8,6 +8,7 @@
 -- The schema that all this is in, as SQL writes it.
 create function pgjq.home() returns text
 language sql stable
+set search_path = pg_catalog, pg_temp
 as $$
     select t.typnamespace::regnamespace::text from pg_type as t where t.oid = pg_typeof(null::pgjq.queue)::oid
 $$;
@@ -17,6 +18,7 @@ $$;
 -- Not logged: what a crash loses here has not been promised to anybody. Numbers are drawn as rows come in.
 create function pgjq.create_stage() returns text
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     home constant text := pgjq.home();
@@ -37,6 +39,7 @@ $$;
 -- Drop stages, if they are there.
 create function pgjq.drop_stages(stages text[]) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     home constant text := pgjq.home();
@@ -52,6 +55,7 @@ $$;
 -- left to their owner.
 create function pgjq.sweep_stages(age double precision) returns integer
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '10ms'
 as $$
 declare
@@ -80,7 +84,7 @@ $$;
 -- their ids or their places were taken. `write_id` and `batch` name this write: what has been written under a name is
 -- not written again, and the first answer is given again.
 --
--- It is what `pgjq.enqueue_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
+-- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
 -- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
 -- a policy may refuse a job, goes through that very function.
 create function pgjq.enqueue_staged(
@@ -88,6 +92,7 @@ create function pgjq.enqueue_staged(
     out jobs bigint, out duplicates bigint, out written_before boolean
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
 as $$
 #variable_conflict use_variable
@@ -203,7 +208,7 @@ begin
         )
         loop
             select count(*) into answer
-            from pgjq.enqueue_jobs(queue, part.ids, part.payloads, '{}', part.own, part.seqs);
+            from pgjq.add_jobs(queue, part.ids, part.payloads, '{}', part.own, part.seqs);
             jobs := jobs + cardinality(part.ids) - answer;
             duplicates := duplicates + answer;
         end loop;

@@ -41,7 +41,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with Spark more time: each of its queries starts processes, which takes long on a busy machine."""
+    """Give tests with Spark more time: each of its queries starts processes, which takes long on a busy machine.
+
+    And keep them together, if several processes share the tests: one session is enough.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(pytest.mark.xdist_group("spark"))
