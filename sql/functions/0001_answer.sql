@@ -11,6 +11,7 @@ create function pgjq.standing(in_queue text, seqs bigint[]) returns table (
 )
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off  -- a session keeps these plans from when the tables were small
 as $$
 #variable_conflict use_column
@@ -40,6 +41,7 @@ $$;
 create function pgjq.want_answer(in_queue text, job_id text) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 declare
@@ -74,6 +76,7 @@ $$;
 create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 begin

@@ -10,6 +10,7 @@ create function pgjq.bury(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -54,6 +55,7 @@ create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -85,6 +85,7 @@ create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boole
 returns table (status text, state smallint, result bytea)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off  -- a session keeps these plans from when the tables were small
 as $$
 declare
@@ -136,6 +137,7 @@ create function pgjq.take_slot(
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -206,6 +208,7 @@ create function pgjq.enqueue_limited(
 ) returns table (status text, state smallint, result bytea)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 #variable_conflict use_column

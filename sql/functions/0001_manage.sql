@@ -9,6 +9,7 @@ create function pgjq.cancel_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -73,6 +74,7 @@ create function pgjq.delete_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -141,6 +143,7 @@ create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, 
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -202,6 +205,7 @@ create function pgjq.prune_ended("limit" integer) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -241,6 +245,7 @@ create function pgjq.prune_waiting("limit" integer, retention_seconds double pre
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -17,6 +17,7 @@ create function pgjq.find_places(
 )
 language sql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -71,6 +72,7 @@ create function pgjq.settle(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
@@ -207,6 +209,7 @@ $$;
 create function pgjq.save_checkpoint(queue_id integer, seq bigint, lease integer, checkpoint bytea) returns setof bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 #variable_conflict use_column

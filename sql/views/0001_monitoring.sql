@@ -17,6 +17,7 @@ return left(substring(error, '"' || part || '"\s*:\s*"((?:[^"\\]|\\.)*)"'), 200)
 create function pgjq.count_ready(queue_id integer, most integer) returns bigint
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -201,3 +201,14 @@ def bitmap_index(connection: psycopg.Connection[Any], name: str, params: dict[st
         if node.get("Alias", "").removesuffix("_1") == alias and node["Node Type"] == "Bitmap Heap Scan":
             return next(child["Index Name"] for child in nodes(node) if "Index Name" in child)
     return None
+
+
+def test_whoever_turns_ways_off_turns_compilation_off_as_well(database: str) -> None:
+    """Up to PostgreSQL 17 a way that is turned off counts as very expensive, and what is expensive gets compiled."""
+    with psycopg.connect(database) as connection:
+        settings = connection.execute(
+            "select proname, proconfig from pg_proc where pronamespace = 'pgjq'::regnamespace"
+            " and array_to_string(proconfig, ',') like '%enable_%'"
+        ).fetchall()
+    assert len(settings) > 15
+    assert [name for name, config in settings if "jit=off" not in config] == []
