@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pgjq
-import pgjq.spark
 from benchmarks.databases import run_statement, statement
 from benchmarks.measure import Finding, Samples, Scale, Target, compare, interleave, jobs_per_second
 from benchmarks.spark_peer import best, spark_session, tcp_server
@@ -72,9 +71,11 @@ class Contest:
 
 def measure(_: EmbeddedServer, scale: Scale) -> list[Finding]:
     """Measure both widths."""
+    from pgjq.spark import register
+
     with tcp_server() as (url, port), spark_session() as spark:
         pgjq.migrate(url)
-        pgjq.spark.register(spark)
+        register(spark)
         run_statement(url, "fill_history", {"count": scale.spark_rows})
         run_statement(url, "vacuum")
         contest = Contest(spark, url, port, scale.spark_rows)

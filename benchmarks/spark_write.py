@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pgjq
-import pgjq.spark
 from benchmarks.databases import connect, run_statement
 from benchmarks.measure import Finding, Samples, Scale, Target, compare, interleave, jobs_per_second
 from benchmarks.spark_peer import best, spark_session, tcp_server
@@ -66,9 +65,11 @@ class Contest:
 
 def measure(_: EmbeddedServer, scale: Scale) -> list[Finding]:
     """Measure all three."""
+    from pgjq.spark import register
+
     with tcp_server() as (url, port), spark_session() as spark:
         pgjq.migrate(url)
-        pgjq.spark.register(spark)
+        register(spark)
         run_statement(url, "one_table_queue")
         frame = spark.range(0, scale.spark_rows, 1, 2).selectExpr(
             "md5(string(id)) as id",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.spark.columns import TEXTS
-from pgjq.spark.untyped import adbc, adbc_options, pa, to_arrow_schema
+from pgjq.spark.untyped import adbc, adbc_postgresql, pa, spark_types
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def read_batches(conninfo: str, statement: str, schema: StructType) -> Iterator[
     try:
         with adbc.connect(conninfo, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(Queries("pgjq").written(SESSION, {}))
-            cursor.adbc_statement.set_options(**{adbc_options.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
+            cursor.adbc_statement.set_options(
+                **{adbc_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+            )
             cursor.execute(statement)
             for batch in cursor.fetch_record_batch():
                 yield shape(batch, target)
@@ -36,7 +38,7 @@ def read_batches(conninfo: str, statement: str, schema: StructType) -> Iterator[
 
 def arrow_schema(schema: StructType) -> Any:
     """Return the Arrow schema that Spark wants for one of its own."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return spark_types.to_arrow_schema(schema, timezone="UTC")
 
 
 def shape(batch: Any, target: Any) -> Any:

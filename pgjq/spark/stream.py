@@ -69,9 +69,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until, _ = self._look()
         since = self._number(start)
         until = max(since, until if self._target is None else min(until, self._target))
-        if isinstance(limit, ReadMaxRows):
-            until = self._cut(since, until, limit.max_rows)
-        return self._offset(until)
+        return self._offset(self._cut(since, until, limit.max_rows if isinstance(limit, ReadMaxRows) else None))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         _, newest = self._look()
@@ -110,10 +108,13 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("the stream of endings waits for an open transaction: %s", holder)
         self._waits_for = holder
 
-    def _cut(self, since: int, until: int, limit: int) -> int:
+    def _cut(self, since: int, until: int, limit: int | None) -> int:
+        """Stay where nothing has ended, however many transactions there were: a batch of nothing is work, too."""
+        params = {"since": since, "until": until, "queue": self._options.queue}
         with errand(self._options.conninfo, self._options.schema) as here:
-            params = {"since": since, "until": until, "limit": limit, "queue": self._options.queue}
-            found = here.fetch("endings_cut", params)
+            if not here.fetch("endings_any", params)[0][0]:
+                return since
+            found = [] if limit is None else here.fetch("endings_cut", params | {"limit": limit})
         return found[0][0] if found else until
 
     def _offset(self, number: int) -> Offset:

@@ -1,4 +1,8 @@
-"""Arrow and ADBC, which come without types: what is theirs is Any, and is so here and nowhere else."""
+"""Arrow and ADBC, which come without types: what is theirs is Any, and is so here and nowhere else.
+
+They are imported when something of theirs is used. Spark plans in processes of their own, several for each query, which
+need none of it, and would take half a second longer each.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,23 @@ from typing import Any
 
 from pgjq.errors import MissingExtraError
 
-try:
-    pa: Any = import_module("pyarrow")
-    pc: Any = import_module("pyarrow.compute")
-    adbc: Any = import_module("adbc_driver_postgresql.dbapi")
-    adbc_options: Any = import_module("adbc_driver_postgresql").StatementOptions
-    to_arrow_schema: Any = import_module("pyspark.sql.pandas.types").to_arrow_schema
-except ImportError as error:
-    raise MissingExtraError("spark") from error
+
+class _Later:
+    """A module that is imported when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            module = import_module(self._name)
+        except ImportError as error:
+            raise MissingExtraError("spark") from error
+        return getattr(module, attribute)
+
+
+pa: Any = _Later("pyarrow")
+pc: Any = _Later("pyarrow.compute")
+adbc: Any = _Later("adbc_driver_postgresql.dbapi")
+adbc_postgresql: Any = _Later("adbc_driver_postgresql")
+spark_types: Any = _Later("pyspark.sql.pandas.types")

@@ -89,7 +89,7 @@ def test_the_wheel_carries_every_module_script_and_style(contents: set[str]) -> 
 
 def test_the_wheel_carries_nothing_else(contents: set[str]) -> None:
     tops = {name.split("/")[0] for name in contents}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"pgjq"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pgjq", "pyspark_pgjq"}
     parts = {part for name in contents for part in name.split("/")}
     assert parts.isdisjoint({"tests", "benchmarks", "docs", "__pycache__", ".venv", "conftest.py"})
 
@@ -150,3 +150,21 @@ for make in (pgjq.RedisStorage, lambda: pgjq.open_storage("redis://localhost")):
         print(error)
 """
     assert run(str(bare), "-c", attempt, cwd=bare.parent).count('pip install "pgjq[redis]"') == 2
+
+
+def test_spark_without_its_extra_names_the_pip_command(bare: Path) -> None:
+    attempt = """
+import sys
+sys.modules["pyspark"] = None
+import pgjq
+try:
+    import pgjq.spark
+except pgjq.MissingExtraError as error:
+    print(error)
+"""
+    assert 'pip install "pgjq[spark]"' in run(str(bare), "-c", attempt, cwd=bare.parent)
+
+
+def test_the_wheel_brings_what_spark_looks_for_by_itself(bare: Path) -> None:
+    look = "from importlib.util import find_spec; print(find_spec('pyspark_pgjq').origin)"
+    assert "site-packages" in run(str(bare), "-c", look, cwd=bare.parent)
