@@ -80,8 +80,8 @@ def test_the_wheel_carries_the_sql_the_migrations_and_the_types(contents: set[st
         assert f"pgjq/{name}" in contents
 
 
-def test_the_wheel_carries_every_module_and_every_script(contents: set[str]) -> None:
-    for kind in ("*.py", "*.lua"):
+def test_the_wheel_carries_every_module_script_and_style(contents: set[str]) -> None:
+    for kind in ("*.py", "*.lua", "*.css"):
         files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pgjq").rglob(kind)}
         assert files
         assert files <= contents

@@ -138,15 +138,20 @@ class Lake:
 
     def sweep(self) -> None:
         """Remove what belongs to no table: the manifest does not name it."""
-        named = {name for table in (JOBS, *DAILY, *WHOLE) for name in self.manifest.directories(table)}
-        for table in (JOBS, *DAILY, *WHOLE):
-            for part in sorted((self.root / table).glob("*=*")):
-                kept = {part / Path(name).name for name in named if self.root / name in (part, *part.glob("*"))}
-                if not kept:
+        tables = (JOBS, *DAILY, *WHOLE)
+        kept = {self.root / name for table in tables for name in self.manifest.directories(table)}
+        kept |= {path.parent for path in kept}
+        for table in tables:
+            for part in (self.root / table).glob("*"):
+                if part not in kept:
                     shutil.rmtree(part)
                 elif table not in WHOLE:
-                    for day in set(part.glob("date=*")) - kept:
-                        shutil.rmtree(day)
+                    _remove(set(part.glob("date=*")) - kept)
+
+
+def _remove(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory)
 
 
 def _path(place: str) -> Path:

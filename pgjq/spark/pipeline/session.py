@@ -24,11 +24,11 @@ def spark_session(master: str | None) -> Generator[SparkSession]:
 
     Where spark-submit has named a master, it is that one.
     """
+    check_java()
     there = SparkSession.getActiveSession()
     if there is not None:
         yield there
         return
-    check_java()
     # Before Java starts: its Python workers are to be this very Python, which has what they import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or SparkConf().get("spark.master") or HERE

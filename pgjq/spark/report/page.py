@@ -108,7 +108,7 @@ def _latencies(figures: Figures) -> str:
     )
     left = len(figures.queues) - MOST_QUEUES
     rest = f"<p>{left} smaller queues are not shown.</p>" if left > 0 else ""
-    return _section("Latency", why, f'<div class="grid">{drawn}</div>{rest}')
+    return _section("Latency", why, f'<div class="grid pairs">{drawn}</div>{rest}')
 
 
 def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
