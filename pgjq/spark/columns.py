@@ -40,8 +40,8 @@ _JOBS: Final[dict[str, DataType]] = {
     "result": StringType(),
     "error": StringType(),
 }
-# There for those who name them: the order of enqueueing, by which an ending can be told from another of the same id, and
-# the workers that the job stalled on.
+# There for those who name them: the order of enqueueing, by which an ending can be told from another of the same id,
+# and the workers that the job stalled on.
 _ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType(), "stalled_on": ArrayType(StringType())}
 
 _QUEUES: Final[dict[str, DataType]] = {
