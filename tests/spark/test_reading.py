@@ -115,17 +115,16 @@ def test_filters_go_to_postgresql_and_mean_there_what_they_mean_in_spark(spark: 
     middle = ask(past, "select percentile_disc(0.5) within group (order by finished_at) from pgjq.done")[0][0]
     conditions = [
         (f.col("queue") == "mail") & (f.col("state") == "failed") & (f.col("finished_at") >= middle),
-        f.col("state").isin("completed", "cancelled") & (f.col("finished_at") < middle) & f.col("worker").isNotNull(),
-        f.col("queue") == "o'wn",
-        f.col("worker").isNull() | (f.col("priority") > 3),
-        f.col("id") > "b",  # Which text comes first is a matter of collation.
+        f.col("state").isin("completed", "o'clock") & (f.col("finished_at") < middle) & f.col("worker").isNotNull(),
+        # An "or" is not pushed, and which text comes first is a matter of collation.
+        (f.col("worker").isNull() | (f.col("priority") > 3)) & (f.col("id") > "b"),
     ]
     for number, condition in enumerate(conditions):
         pushed = load(spark, past, pushdown="true").where(condition)
         assert tuples(pushed.collect()) == tuples(plain.where(condition).collect())
         # That it was PostgreSQL which left rows out shows in what Spark has left to do.
         plan = pushed._jdf.queryExecution().executedPlan().toString()
-        assert ("Filter" in plan.replace("RuntimeFilters", "")) == (number >= 3), plan
+        assert ("Filter" in plan.replace("RuntimeFilters", "")) == (number == 2), plan
 
 
 def test_a_read_is_of_the_moment_when_it_was_planned(past: str, postgres: pgjq.PostgresStorage) -> None:
