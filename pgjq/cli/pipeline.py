@@ -43,7 +43,7 @@ def pipeline() -> None:
     \b
     Examples:
       pgjq pipeline demo                                                  see all of it on a made-up history
-      pgjq pipeline run --url postgresql://localhost/app --lake jobs.lake every night
+      pgjq pipeline run --url postgresql://localhost/app --lake jobs.lake
       pgjq pipeline report --lake jobs.lake --out report.html
     """  # noqa: D301
 

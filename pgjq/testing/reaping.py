@@ -206,8 +206,9 @@ class Reaping(Cases):
         bench.clock.advance(1000)
         assert await bench.ops.next_deadline() is None
         assert await bench.ops.reap() == []
-        found = await bench.ops.get(QUEUE, ["completed", "failed", "failing", "released"])
-        assert [status.state for status in found.values()] == ["completed", "failed", "failing", "queued"]
+        ids = ["completed", "failed", "failing", "released"]
+        found = await bench.ops.get(QUEUE, ids)
+        assert [found[job_id].state for job_id in ids] == ["completed", "failed", "failing", "queued"]
         assert {status.locked_until for status in found.values()} == {None}
 
     @case

@@ -96,8 +96,9 @@ create index job_waiting on pgjq.job (run_at) where not ready and not held and s
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
 
--- Jobs that will be tried again, for people: the next one first.
-create index job_failing on pgjq.job (run_at) where state = 2;
+-- Jobs that will be tried again, for people: the next one first. Written so that no other statement can use it: with a
+-- table that it knows nothing about, the planner took an index like this one for the better way to a single key.
+create index job_failing on pgjq.job (run_at) where state - 2 = 0;
 
 -- The policies, all in one: what a policy allows once for each key has a place in this index, and where it allows many
 -- the place is null, which is never taken. No key is a key of its own: it counts as the empty one, which is nobody's.
@@ -137,8 +138,8 @@ create index done_delete on pgjq.done (delete_at);
 -- What ended of late, for people. Rows come in this order and ranges of pages are all that is noted, so it costs those
 -- who settle next to nothing. What is not summed up yet is the newest, and is read.
 create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
--- Jobs that failed for good, for people: the newest first.
-create index done_failed on pgjq.done (finished_at) where state = 4 and not superseded;
+-- Jobs that failed for good, for people: the newest first. Written as `job_failing` is.
+create index done_failed on pgjq.done (finished_at) where state - 4 = 0 and not superseded;
 -- Endings since a transaction: rows are appended, so blocks are in the order of transactions, nearly, and a summary of
 -- every few of them is enough. It costs an insert next to nothing.
 create index done_xid on pgjq.done using brin (xid) with (pages_per_range = 16, autosummarize = on);

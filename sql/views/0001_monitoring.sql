@@ -139,7 +139,7 @@ select
         select pgjq.excerpt(p.error, 'message') from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id
     ) as error_message
 from pgjq.job as j
-where j.state = 2;
+where j.state - 2 = 0;
 
 -- Jobs that failed for good, and why. Index: done_failed.
 create view pgjq.failed as
@@ -150,7 +150,7 @@ select
     (select w.name from pgjq.worker as w where w.id = d.worker_id) as worker,
     pgjq.excerpt(d.error, 'type') as error_type, pgjq.excerpt(d.error, 'message') as error_message
 from pgjq.done as d
-where d.state = 4 and not d.superseded;
+where d.state - 4 = 0 and not d.superseded;
 
 -- Keys in strict order that are blocked by a job that failed or is failing, and how many jobs wait behind it: exact
 -- below 100. Index: done_blocked, job_failing; for each key job_line.
@@ -165,7 +165,7 @@ with blocker as (
         (select p.error from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id)
     from pgjq.job as j
     -- As an expression, so that the planner starts at the failing jobs and not at every job in strict order.
-    where (j.queue_id + 0 & 7) = 5 and j.state = 2
+    where (j.queue_id + 0 & 7) = 5 and j.state - 2 = 0
 )
 
 select

@@ -118,19 +118,19 @@ def invoke(*words: str) -> tuple[int, str]:
 def test_a_directory_that_holds_something_else_is_refused_and_left_alone(tmp_path: Path, database: str) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     code, said = invoke("run", "--url", database, "--lake", str(tmp_path))
-    assert code == 1
+    assert code == 2
     assert "is not a lake and not empty: it holds thesis.tex" in said
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "manifest.json").write_text('{"name": "an app"}')
     code, said = invoke("run", "--url", database, "--lake", str(tmp_path))
-    assert (code, "is not the manifest of a lake" in said) == (1, True)
+    assert (code, "is not the manifest of a lake" in said) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "thesis.tex"]
 
 
 @pytest.mark.parametrize("since", ["yesterday", "30x", "", "-3d", "99999999999w"])
 def test_a_since_that_is_no_time_is_refused_with_examples(since: str, tmp_path: Path) -> None:
     code, said = invoke("run", "--url", "postgresql://x", "--lake", str(tmp_path / "l"), "--since", since)
-    assert code == 1
+    assert code == 2
     assert "2026-08-01" in said
     assert not (tmp_path / "l").exists()
 
@@ -146,7 +146,7 @@ def test_without_java_the_message_says_how_to_install_it(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     code, said = invoke("run", "--url", database, "--lake", str(tmp_path / "lake"))
-    assert (code, "openjdk-17" in said) == (1, True)
+    assert (code, "openjdk-17" in said) == (2, True)
     assert not (tmp_path / "lake").exists()
 
 
@@ -158,5 +158,5 @@ def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:
 
 def test_a_report_of_no_lake_says_what_makes_one(tmp_path: Path) -> None:
     code, said = invoke("report", "--lake", str(tmp_path), "--out", str(tmp_path / "r.html"))
-    assert (code, "pgjq pipeline run" in said) == (1, True)
+    assert (code, "pgjq pipeline run" in said) == (2, True)
     assert list(tmp_path.iterdir()) == []
