@@ -26,6 +26,8 @@ import pgjq
 from pgjq.worker.service import Runnable
 from tests.docs.pages import PAGES, Block, blocks, name
 
+# Those are run by tests/spark/test_documents.py.
+WITH_SPARK = ("spark", "pipeline")
 STAGES = Path(__file__).parent / "stages"
 SAID = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 
@@ -55,7 +57,7 @@ def places(url: str, redis_url: str, tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if parts(page)], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if parts(page) and page.stem not in WITH_SPARK], ids=name)
 def test_the_code_on_a_page_does_what_it_says(
     page: Path,
     url: str,
