@@ -10,7 +10,8 @@ start the same directory; they share one server, and the last one to leave stops
 * Whether a server runs is asked of the server itself. A process number in a file may belong to somebody else by now.
 
 PostgreSQL refuses to run as root. Root's server runs as the user that owns ``data``: for a new directory that is
-``pgserver``, made when it is missing. What that user must pass through to reach its files is opened for passing.
+``pgserver``, made when it is missing, by one process at a time: of two ``useradd`` at once, the second gives up. What
+that user must pass through to reach its files is opened for passing.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ GONE_SECONDS = 5  # PostgreSQL refuses to follow a killed server for as long as 
 PORT = "5432"  # Only the last part of the socket's file name; nothing listens on the network.
 # libpq splits a host at commas, and the name of a socket may have about 100 bytes: other paths get a short one instead.
 PLAIN_PATH = re.compile(r"[\w./-]{1,80}", re.ASCII)
+USERS = Path("/etc")  # Where this machine keeps its users.
 PASS = 0o001  # Permissions of everybody else, for folders and for files.
 READ_AND_RUN = 0o005
 NOT_YET = 1  # pg_isready: the server is there, but still starting or already stopping.
@@ -191,7 +193,8 @@ def _open_cluster(home: Path) -> _Cluster:
     except ImportError as error:
         raise MissingExtraError("embedded") from error
     # This starts nothing: it tells where the binaries are and, for root, makes the user that is to run them.
-    wheel = get_server(home, start=False)
+    with _one_at_a_time(USERS):
+        wheel = get_server(home, start=False)
     cluster = _Cluster(home, wheel.bin_path)
     if wheel.system_user is not None:
         _let_read(wheel.bin_path.parents[1])
@@ -260,6 +263,17 @@ def _lock(home: Path) -> Generator[None]:
         yield
     finally:
         _release(file)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Generator[None]:
+    """Keep the other processes of this machine out, whatever directory their server is in."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _become_user(home: Path) -> IO[str]:

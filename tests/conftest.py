@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with EmbeddedServer.start(tmp_path_factory.mktemp("postgres"), settings=FAST) as embedded:
             yield embedded.conninfo
     except pgjq.PgjqError as error:
-        pytest.exit(f"the tests need a PostgreSQL, and none could be started: {error}", returncode=3)
+        pytest.fail(f"the tests need a PostgreSQL, and none could be started: {error}", pytrace=False)
 
 
 @contextmanager
