@@ -288,7 +288,7 @@ def test_a_write_in_another_schema_with_a_name_that_needs_quoting(empty_database
 def test_a_schema_that_is_older_than_the_code_says_what_to_do(database: str) -> None:
     do(
         database,
-        "create or replace function pgjq.schema_version() returns integer language sql immutable as 'select 0'",
+        "create or replace function pgjq.schema_version() returns integer language sql immutable return 0",
     )
     try:
         with pytest.raises(pgjq.SchemaError, match="pgjq migrate"):
@@ -296,5 +296,5 @@ def test_a_schema_that_is_older_than_the_code_says_what_to_do(database: str) -> 
     finally:
         do(
             database,
-            "create or replace function pgjq.schema_version() returns integer language sql immutable as 'select 1'",
+            "create or replace function pgjq.schema_version() returns integer language sql immutable return 1",
         )
