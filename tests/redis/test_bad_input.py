@@ -17,7 +17,7 @@ import pgjq
 from pgjq.storage.redis.enqueue import MOST
 from pgjq.storage.redis.keys import Keys
 from pgjq.storage.redis.wire import Gate
-from tests.redis_server import RedisServer
+from tests.redis_server import MAKES, Make, RedisServer
 from tests.worker.conftest import Heard
 
 if TYPE_CHECKING:
@@ -178,16 +178,33 @@ def test_a_client_of_ones_own_serves_both_colours_and_stays_open(redis_url: str)
         mine.flushall()
 
 
-def test_a_cluster_can_hold_it(tmp_path: Path) -> None:
-    """A cluster of one server refuses every script whose keys are not in one slot."""
-    with RedisServer(tmp_path, "--cluster-enabled", "yes") as server:
-        server.client().execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        while server.client().cluster("INFO")["cluster_state"] != "ok":
-            time.sleep(0.01)
-        with redis.RedisCluster.from_url(server.url) as mine:
-            for storage in (pgjq.RedisStorage(server.url, prefix="plain"), pgjq.RedisStorage(client=mine)):
-                with contextlib.closing(storage):
-                    live(storage)
+@pytest.mark.parametrize("make", MAKES)
+def test_a_cluster_can_hold_it(tmp_path: Path, make: Make) -> None:
+    """Each of two queues is on a server of its own, and a server refuses scripts whose keys are not in one slot."""
+    with contextlib.ExitStack() as stack:
+        first, second = form_cluster(stack, tmp_path, make)
+        mine = stack.enter_context(redis.RedisCluster.from_url(first.url))
+        storage = stack.enter_context(contextlib.closing(pgjq.RedisStorage(client=mine)))
+        live(storage)
+        for server, queue in ((first, "one"), (second, "two")):
+            assert server.client().exists(*storage.shared.keys.of_queue(queue))
+        plain = stack.enter_context(contextlib.closing(pgjq.RedisStorage(first.url)))
+        with pytest.raises(pgjq.StorageError, match=r"RedisStorage\(client=redis\.RedisCluster"):
+            pgjq.Client(plain).enqueue("two", "a", None)
+
+
+def form_cluster(stack: contextlib.ExitStack, directory: Path, make: Make) -> list[RedisServer]:
+    """Start two servers that have half of the slots each, and wait until both know."""
+    servers = []
+    for number in range(2):
+        (home := directory / str(number)).mkdir()
+        servers.append(server := stack.enter_context(RedisServer(home, "--cluster-enabled", "yes", make=make)))
+        server.client().execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        server.client().execute_command("CLUSTER", "ADDSLOTS", *range(number * 8192, (number + 1) * 8192))
+    servers[0].client().execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+    while any(server.client().cluster("INFO")["cluster_slots_ok"] != "16384" for server in servers):
+        time.sleep(0.01)
+    return servers
 
 
 def live(storage: pgjq.RedisStorage) -> None:
@@ -214,10 +231,40 @@ def live(storage: pgjq.RedisStorage) -> None:
 
 
 @pytest.mark.parametrize("options", [{"singleton_seconds": 60}, {"debounce": 5}, {"dead_letter": "letters"}])
-def test_what_only_definitions_can_do_is_refused(storage: pgjq.RedisStorage, options: dict[str, Any]) -> None:
-    client = pgjq.Client(storage)
+def test_job_options_that_need_definitions_are_refused(
+    redis_storage: pgjq.RedisStorage, options: dict[str, Any]
+) -> None:
+    client, queue = pgjq.Client(redis_storage), pgjq.Queue("q", storage=redis_storage)
+    for call in (
+        lambda: client.enqueue("q", "a", None, **options),
+        lambda: client.enqueue_many("q", [("b", None), pgjq.NewJob("a", None, **options)]),
+        lambda: client.enqueue_and_wait("q", "a", None, **options),
+        lambda: queue.enqueue("a", None, **options),
+        lambda: queue.send(None, **options),
+    ):
+        with pytest.raises(pgjq.UnsupportedError, match="RedisStorage has no definitions"):
+            call()
+    assert client.find_jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("create_queue", {"policy": "singleton"}),
+        ("create_queue", {}),
+        ("update_queue", {"retry_limit": 1}),
+        ("delete_queue", {}),
+        ("get_queue", {}),
+        ("get_queues", None),
+        ("pause_queue", {}),
+        ("resume_queue", {}),
+        ("get_blocked_keys", {}),
+        ("redrive", {}),
+    ],
+)
+def test_calls_that_need_definitions_are_refused(
+    redis_storage: pgjq.RedisStorage, call: str, arguments: dict[str, Any] | None
+) -> None:
+    asked = getattr(pgjq.Client(redis_storage), call)
     with pytest.raises(pgjq.UnsupportedError, match="RedisStorage has no definitions"):
-        client.enqueue("q", "a", None, **options)
-    with pytest.raises(pgjq.UnsupportedError, match="RedisStorage has no definitions"):
-        client.create_queue("q", policy="singleton")
-    assert client.get_status("q", "a") is None
+        asked() if arguments is None else asked("q", **arguments)

@@ -1,4 +1,4 @@
-"""RedisStorage keeps the contract."""
+"""RedisStorage keeps the contract, on the oldest Redis that it supports and on a new Valkey."""
 
 from __future__ import annotations
 
@@ -12,15 +12,28 @@ if TYPE_CHECKING:
     from pgjq import RedisStorage
 
 
-class TestRedis(StorageConformance):
+class _Contract(StorageConformance):
     """Every case of the contract."""
 
     @pytest.fixture
-    def clock(self, redis_storage: RedisStorage) -> RedisClock:
+    def clock(self, storage: RedisStorage) -> RedisClock:
         """The clock that the storage's scripts go by, which the test moves."""
-        return RedisClock(redis_storage)
+        return RedisClock(storage)
+
+
+class TestRedis(_Contract):
+    """On Redis."""
 
     @pytest.fixture
     def storage(self, redis_storage: RedisStorage) -> RedisStorage:
         """An empty storage."""
         return redis_storage
+
+
+class TestValkey(_Contract):
+    """On Valkey."""
+
+    @pytest.fixture
+    def storage(self, valkey_storage: RedisStorage) -> RedisStorage:
+        """An empty storage."""
+        return valkey_storage

@@ -12,7 +12,9 @@ from pgjq.errors import PgjqError, StorageError, StorageUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# Answers of a server that is not, or not yet, or no longer the one to ask.
+# Answers of a server that is not, or not yet, or no longer the one to ask. Redis 6.2 says so in the text of a script's
+# error; newer servers answer with the word itself, which the driver may turn into a kind of error and take away.
+_PASSING_KINDS = (exceptions.ReadOnlyError, exceptions.ClusterDownError, exceptions.TryAgainError)
 _PASSING = (
     "LOADING",
     "READONLY",
@@ -40,10 +42,12 @@ def translate(error: Exception) -> PgjqError:
     text = str(error).strip() or "no answer in time"
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
         return StorageError(f"Redis does not let us in, or not do this: {text}")
-    if "OOM command not allowed" in text:
+    if "when used memory > 'maxmemory'" in text:
         return StorageError(
             "Redis is full (maxmemory) and takes no new jobs; what it holds can still be run. Give it memory, or prune"
         )
+    if isinstance(error, exceptions.AskError):
+        return StorageError("this server is one of a cluster: pass RedisStorage(client=redis.RedisCluster(…))")
     if not isinstance(error, exceptions.ResponseError) or has_moved(error):
         return StorageUnavailableError(text)
     return StorageError(text)
@@ -51,4 +55,6 @@ def translate(error: Exception) -> PgjqError:
 
 def has_moved(error: BaseException | None) -> bool:
     """Tell whether the server behind a connection is not, at present, the one that takes orders."""
-    return isinstance(error, exceptions.ResponseError) and any(word in str(error) for word in _PASSING)
+    return isinstance(error, _PASSING_KINDS) or (
+        isinstance(error, exceptions.ResponseError) and any(word in str(error) for word in _PASSING)
+    )
