@@ -52,7 +52,7 @@ def _meaning(text: str) -> dict[str, str]:
 class Promises:
     """What a storage can promise. `docs/storages.md` shows them side by side, from what is declared here."""
 
-    durable: bool = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
+    durable: bool | str = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
     processes: bool = field(metadata=_meaning("several processes share the jobs"))
     machines: bool = field(metadata=_meaning("so do several machines"))
     transactions: bool = field(

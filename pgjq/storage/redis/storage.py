@@ -69,7 +69,7 @@ class RedisStorage:
     """
 
     promises = Promises(
-        durable=True,
+        durable="with `appendonly yes` and `appendfsync always`",
         processes=True,
         machines=True,
         transactions=False,
