@@ -183,9 +183,26 @@ def try_as_nobody(directory: Path) -> int:
 
 def test_something_that_is_no_directory_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "jobs"):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path in (tmp_path / "file", tmp_path / "file" / "jobs", tmp_path / "loop"):
         with Client(FileStorage(path)) as client, pytest.raises(StorageError, match="not a directory"):
             client.enqueue("q", "a", 1)
+    with Client(FileStorage(tmp_path / "loop" / "jobs")) as client, pytest.raises(StorageError, match="back to itself"):
+        client.enqueue("q", "a", 1)
+
+
+def test_a_directory_in_the_place_of_the_journal_is_a_clear_error(directory: Path) -> None:
+    (directory / "journal").mkdir(parents=True)
+    with Client(FileStorage(directory)) as client, pytest.raises(StorageError, match="move that away"):
+        client.enqueue("q", "a", 1)
+
+
+def test_a_link_to_a_directory_is_that_directory(directory: Path) -> None:
+    link = directory.with_name("link")
+    link.symlink_to(directory)
+    with Client(FileStorage(directory)) as client, Client(FileStorage(link)) as other:
+        client.enqueue("q", "a", 1)
+        assert other.enqueue("q", "a", 1).status == "duplicate"
 
 
 def test_a_directory_with_other_things_in_it_is_refused_and_left_alone(directory: Path) -> None:
@@ -247,6 +264,28 @@ def test_damage_under_a_storage_that_is_open_is_repaired_from_what_it_knows(
     assert ["damaged" in record.message for record in caplog.records] == [True]
 
 
+@pytest.mark.parametrize("cut", [1, 40, 10**6], ids=["in a line", "lines", "all of it"])
+def test_a_journal_that_is_cut_off_under_its_users_is_the_same_for_all_of_them(
+    directory: Path, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of them has written again before the other looks: where that one had read to, there is something else."""
+    with Client(FileStorage(directory)) as here, Client(FileStorage(directory)) as there:
+        here.enqueue_many("q", [("a", 1)])
+        here.enqueue("q", "b", 2)
+        there.find_jobs()
+        journal = directory / "journal"
+        os.truncate(journal, max(0, journal.stat().st_size - cut))
+        here.enqueue("q", "c", "x" * 1000)
+        assert there.enqueue("q", "d", 4).status == "queued"
+        found = [job.id for job in there.find_jobs()]
+        assert found == [job.id for job in here.find_jobs()]
+    with Client(FileStorage(directory)) as again:
+        assert [job.id for job in again.find_jobs()] == found
+    assert found[-2:] == ["c", "d"]
+    assert "b" not in found
+    assert ["cut off" in record.message for record in caplog.records] == [True, True]
+
+
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\0" * 5000, b"rubbish\n" * 3, "ü€".encode("utf-16")])
 def test_a_journal_of_rubbish_is_an_empty_one(directory: Path, content: bytes) -> None:
     directory.mkdir()
@@ -280,6 +319,17 @@ def test_a_truncated_worker_or_leader_file_is_moved_aside(
     assert [w.id for w in drive(ops.workers())] == ["bob"]
     assert drive(ops.elect("reaper", "bob", ttl=30))
     assert [path.read_bytes() for path in (directory / "aside").iterdir()] == [content]
+
+
+def test_a_directory_in_the_place_of_a_worker_or_leader_is_moved_aside(storage: FileStorage, directory: Path) -> None:
+    ops = storage.operations("blocking")
+    drive(ops.claim(["q"], worker="bob", limit=1, policy=POLICY))
+    (directory / "workers" / "ann.worker").mkdir()
+    (directory / "leaders" / "reaper.lock").mkdir()
+    drive(ops.claim(["q"], worker="ann", limit=1, policy=POLICY))
+    assert {w.id for w in drive(ops.workers())} == {"ann", "bob"}
+    assert drive(ops.elect("reaper", "bob", ttl=30))
+    assert len(list((directory / "aside").iterdir())) == 2
 
 
 def test_nothing_happened_when_the_disk_fails_to_sync(

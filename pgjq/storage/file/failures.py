@@ -21,10 +21,12 @@ REMEDIES = {
     errno.EPERM: "this user may not write there; change the directory's permissions or owner, or name another one",
     errno.ENOTDIR: "something on the way to it is not a directory",
     errno.EEXIST: "something on the way to it is not a directory",
+    errno.EISDIR: "a directory has the name of a file of it; move that away",
+    errno.ELOOP: "a link on the way to it leads back to itself",
     errno.EMFILE: "this process has too many files open; raise the limit (ulimit -n)",
 }
 # Trying the same again cannot help with these before somebody has done something about the directory itself.
-HOPELESS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+HOPELESS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 @contextmanager

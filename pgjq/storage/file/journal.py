@@ -50,6 +50,11 @@ class Journal:
         found = os.fstat(self._fd)
         return found.st_nlink > 0, found.st_size
 
+    @property
+    def continues(self) -> bool:
+        """Whether a line still ends where the last one that was read did; else somebody has cut the file off before."""
+        return self.end == 0 or os.pread(self._fd, 1, self.end - 1) == b"\n"
+
     def read(self) -> Iterator[dict[str, Any]]:
         """Read the lines that are new, and take note of what is no line."""
         for line, end in self._split():

@@ -74,7 +74,7 @@ class Leaders:
             latest = now + timedelta(seconds=office.ttl)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, OverflowError):
+        except (ValueError, KeyError, TypeError, OverflowError, IsADirectoryError):
             self._layout.move_aside(path, "this is no leader's lock")
             return None
         if office.expires_at > latest:

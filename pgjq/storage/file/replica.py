@@ -12,6 +12,7 @@ What each failure does:
   it is next needed, and the caller gets the error. Nothing has changed.
 * Syncing fails: the caller gets the error and does not know; everything is written anew before anything else happens.
 * Lines are damaged: the others count, the file is kept aside, and a new one is written from what is known.
+* The file is cut off under those who have read it: they read it anew, so that all of them go by what it says now.
 """
 
 from __future__ import annotations
@@ -156,8 +157,12 @@ class Replica:
             current, size = journal.state
             if current and size == journal.end and not journal.is_suspect:
                 return journal
-            self._read(journal)
-            if not current or size < journal.end:
+            continues = journal.continues
+            if continues:
+                self._read(journal)
+            else:
+                logger.warning("%s was cut off by somebody; what it said there is lost", self._layout.journal)
+            if not (current and continues):
                 journal.reach(journal.end)  # Whoever put another in its place synced that.
                 self._drop()
                 journal = None

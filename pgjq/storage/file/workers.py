@@ -80,6 +80,6 @@ class Workers:
             return WorkerInfo(str(content["id"]), tuple(content["queues"]), started, last_seen, 0)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, IsADirectoryError):
             self._layout.move_aside(path, "this is no worker's file")
             return None
