@@ -38,6 +38,8 @@ def free_port() -> int:
         ({"url": "http://localhost"}, "not a URL of Redis"),
         ({"url": "redis://localhost?socket_timeout=soon"}, "not a URL of Redis"),
         ({"url": "redis://localhost?no_such_option=1"}, "not a URL of Redis"),
+        ({"url": "redis://localhost?protocol=3"}, "leave protocol out"),
+        ({"url": "redis://localhost?max_connections=1"}, "leave max_connections out"),
         ({"url": 7}, "url must be a str"),
         ({"url": "redis://there", "host": "here"}, "not both"),
         ({"host": "here", "port": 0}, "port must be between"),
@@ -82,6 +84,20 @@ def test_a_wrong_password_is_said_to_be(tmp_path: Path) -> None:
                 enqueue(storage)
         with contextlib.closing(pgjq.open_storage(server.url.replace("//", "//:open%20sesame@"))) as storage:
             assert pgjq.Client(storage).enqueue("q", "a", None).status == "queued"
+
+
+@pytest.mark.parametrize(
+    "options", ["/3?client_name=me", "?socket_timeout=20&health_check_interval=1", "?decode_responses=True", "unix"]
+)
+def test_a_url_may_have_options_or_be_a_socket(tmp_path: Path, options: str) -> None:
+    socket_path = tmp_path / "redis.sock"
+    with RedisServer(tmp_path, "--unixsocket", str(socket_path)) as server:
+        url = f"unix://{socket_path}" if options == "unix" else server.url + options
+        with contextlib.closing(pgjq.RedisStorage(url)) as storage:
+            queue = pgjq.Queue("q", storage=storage, block_timeout=3600)
+            queue.execute(lambda job: job.payload + 1)
+            with queue:
+                assert queue.enqueue_and_wait("a", 1, timeout=60) == 2
 
 
 def test_a_server_that_is_too_old_is_refused() -> None:

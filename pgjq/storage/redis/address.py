@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import redis
 import redis.asyncio
+from redis import connection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -20,6 +21,11 @@ USUAL: Final[dict[str, Any]] = {
     "client_name": "pgjq",
     "protocol": 2,
 }
+# What a URL may not say, because we would not keep to it.
+OURS: Final = {
+    "protocol": "pgjq speaks version 2 of the protocol",
+    "max_connections": "pgjq keeps connections in pools of its own",
+}
 
 
 class Address:
@@ -29,8 +35,9 @@ class Address:
         blocking: Any = redis.ConnectionPool
         awaiting: Any = redis.asyncio.ConnectionPool
         try:
-            pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **USUAL)
-            async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **USUAL)
+            usual = _usual(url)
+            pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **usual)
+            async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **usual)
             for settings in (pool.connection_kwargs, async_pool.connection_kwargs):
                 settings["decode_responses"] = False  # Payloads are bytes, whatever a URL says.
             # Waiting in redis-py, on Python 3.11, costs a task for each command, and forgets that it was cancelled.
@@ -53,3 +60,13 @@ class Address:
     def client(self) -> Any:
         """Make a client, for what only a client can do: listen."""
         return redis.Redis(connection_pool=self._pool)
+
+
+def _usual(url: str) -> dict[str, Any]:
+    """Find what holds unless the URL says otherwise; a socket in a directory has nobody to keep alive."""
+    driver: Any = connection
+    said: dict[str, Any] = driver.parse_url(url)
+    for option, why in OURS.items():
+        if option in said:
+            raise ValueError(f"leave {option} out: {why}")
+    return {option: value for option, value in USUAL.items() if option != "socket_keepalive" or "path" not in said}
