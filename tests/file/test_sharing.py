@@ -324,6 +324,24 @@ def test_an_answer_leaves_only_when_all_that_it_is_built_on_is_synced(
     assert synced == [size()]
 
 
+def test_of_those_who_find_an_office_lapsed_at_the_same_moment_one_takes_it(
+    directory: Path, clock: ManualClock
+) -> None:
+    storages = [FileStorage(directory, clock=clock) for _ in range(4)]
+    ready = threading.Barrier(len(storages))
+
+    def elect(n: int) -> bool:
+        ready.wait(60)
+        return drive(storages[n].operations("blocking").elect("reaper", f"candidate {n}", ttl=30))
+
+    with ThreadPoolExecutor(len(storages)) as pool:
+        for _ in range(20):
+            assert sum(pool.map(elect, range(len(storages)))) == 1
+            clock.advance(31)
+    for storage in storages:
+        storage.close()
+
+
 def test_of_two_reapers_one_leads_and_the_other_follows_at_once(directory: Path) -> None:
     quick = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.02)
     storages = [FileStorage(directory) for _ in range(2)]

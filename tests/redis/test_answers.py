@@ -16,12 +16,12 @@ from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.testing import RedisClock
 from pgjq.testing.waiting import submission
+from tests.redis_server import RedisServer
 from tests.worker.conftest import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-
-    from tests.redis_server import RedisServer
+    from pathlib import Path
 
 QUEUE = "q"
 END = b"the end"
@@ -85,6 +85,18 @@ def test_an_answer_that_was_not_heard_is_found(
                 client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         work(storage)
         assert asking.result() == b"a"
+
+
+def test_a_job_that_a_restart_forgot_is_not_waited_for(tmp_path: Path) -> None:
+    """This server writes nothing down."""
+    with RedisServer(tmp_path) as server, pgjq.Client(pgjq.RedisStorage(server.url)) as client:
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(client.enqueue_and_wait, QUEUE, "a", None, timeout=60)
+            until(lambda: client.get_status(QUEUE, "a") is not None)
+            server.restart()
+            with pytest.raises(pgjq.JobNotFoundError):
+                asking.result()
+        assert client.enqueue(QUEUE, "a", None).status == "queued"
 
 
 @pytest.mark.parametrize("maxmemory", [0, 1])

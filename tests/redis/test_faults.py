@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -273,6 +274,29 @@ def test_nobody_is_told_of_work_while_nobody_sleeps(redis_server: RedisServer, s
     for job_id in ("a", "b", "c"):
         drive(enqueue(ops, job_id))
     assert redis_server.client().info("commandstats")["cmdstat_publish"]["calls"] == 1
+
+
+def test_a_batch_is_one_round_trip(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+    ops = storage.operations("blocking")
+    drive(enqueue(ops, "first"))
+    drive(claim(ops))  # The worker has introduced itself, and scripts that follow once are known.
+    calls: list[int] = []
+
+    def count() -> None:
+        stats = redis_server.client().info("commandstats")
+        calls.append(sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")))
+
+    for _ in range(2):
+        jobs = [Submission(f"{len(calls)}-{n}", b"1", settings(NewJob(None, None))) for n in range(10)]
+        count()
+        drive(ops.enqueue(QUEUE, jobs))
+        count()
+        claimed = drive(claim(ops))
+        count()
+        drive(ops.settle([Settlement(job.lease, Completed(b"1")) for job in claimed]))
+        count()
+    assert len(claimed) == 10
+    assert [after - before for before, after in itertools.pairwise(calls[4:])] == [1, 1, 1]
 
 
 def test_an_office_lapses_unless_it_is_proved(storage: pgjq.RedisStorage) -> None:
