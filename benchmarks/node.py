@@ -47,7 +47,9 @@ def started(directory: Path, script: Path, *arguments: str, oldest: int = 0) -> 
     copy = shutil.copy(script, directory)
     binary = _binary(oldest)
     assert binary is not None
-    child = subprocess.Popen([binary, copy, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [binary, "--no-warnings", copy, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         yield Node(child)
     finally:

@@ -33,11 +33,13 @@ from benchmarks.measure import Finding, Sampler, Samples, Scale, Target, against
 from benchmarks.platformatic_peer import platformatic
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from benchmarks.platformatic_peer import Platformatic
     from pgjq.embedded import EmbeddedServer
     from pgjq.storage.base import Storage
+
+    Maker = Callable[[], Storage]
 
 BATCH = 1_000
 CONCURRENCY = 100
@@ -50,7 +52,7 @@ TARGETS: dict[str, tuple[float | None, float | None]] = {
     "PostgreSQL": (None, None),
 }
 # The peer's file storage is so slow that it gets fewer jobs, so as not to be waited for.
-FEWER = {"File": 10}
+FEWER = {"File": 50}
 
 
 def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
@@ -62,17 +64,18 @@ def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="pgjq-bench-"))
         conninfo = stack.enter_context(migrated_database(server, "storages"))
         peer = stack.enter_context(platformatic())
-        storages: dict[str, Storage] = {
-            "Redis": stack.enter_context(closing(pgjq.RedisStorage(redis))),
-            "File": stack.enter_context(closing(pgjq.FileStorage(Path(place) / "pgjq"))),
-            "Memory": pgjq.MemoryStorage(),
-            "PostgreSQL": stack.enter_context(closing(pgjq.PostgresStorage(conninfo))),
+        # Each sample has a storage of its own, as the peer's has, so that none carries the records of those before it.
+        storages: dict[str, Maker] = {
+            "Redis": lambda: pgjq.RedisStorage(redis, prefix=uuid4().hex),
+            "File": lambda: pgjq.FileStorage(Path(place) / uuid4().hex),
+            "Memory": pgjq.MemoryStorage,
+            "PostgreSQL": lambda: pgjq.PostgresStorage(conninfo),
         }
-        for name, storage in storages.items():
+        for name, make in storages.items():
             where = {"Redis": redis, "File": place}.get(name, "")
             theirs = None if peer is None or name == "PostgreSQL" else Rival(peer, name, where)
-            found += _rates(name, storage, values, scale, theirs)
-            found += _trips(name, storage, scale, theirs)
+            found += _rates(name, make, values, scale, theirs)
+            found += _trips(name, make, scale, theirs)
     return found
 
 
@@ -93,20 +96,23 @@ class Rival:
         return self.peer.trip(self.kind, self.where, count, pause)
 
 
-def _rates(
-    name: str, storage: Storage, values: list[dict[str, Any]], scale: Scale, rival: Rival | None
-) -> list[Finding]:
-    contenders: dict[str, Sampler] = {"pgjq": lambda: asyncio.run(drained(storage, values))}
+def _rates(name: str, make: Maker, values: list[dict[str, Any]], scale: Scale, rival: Rival | None) -> list[Finding]:
+    contenders: dict[str, Sampler] = {"pgjq": partial(_rate, make, values)}
     if rival is not None:
         contenders["peer"] = partial(rival.rate, values)
     samples = interleave(contenders, scale.drains)
     return _findings(samples, f"{name}: enqueue and drain", "jobs/s", TARGETS[name][0], Target(1.0))
 
 
-def _trips(name: str, storage: Storage, scale: Scale, rival: Rival | None) -> list[Finding]:
+def _rate(make: Maker, values: list[dict[str, Any]]) -> float:
+    with closing(make()) as storage:
+        return asyncio.run(drained(storage, values))
+
+
+def _trips(name: str, make: Maker, scale: Scale, rival: Rival | None) -> list[Finding]:
     found: list[Finding] = []
     for pause, how in ((PAUSE, "after a pause"), (0.0, "back to back")):
-        contenders: dict[str, Sampler] = {"pgjq": partial(_median_trip, storage, scale.pickups, pause)}
+        contenders: dict[str, Sampler] = {"pgjq": partial(_median_trip, make, scale.pickups, pause)}
         if rival is not None:
             contenders["peer"] = partial(rival.trip, scale.pickups, pause)
         samples = interleave(contenders, scale.drains)
@@ -142,8 +148,9 @@ async def drained(storage: Storage, values: list[dict[str, Any]]) -> float:
     return rate
 
 
-def _median_trip(storage: Storage, count: int, pause: float) -> float:
-    return median(asyncio.run(round_trips(storage, count, pause)))
+def _median_trip(make: Maker, count: int, pause: float) -> float:
+    with closing(make()) as storage:
+        return median(asyncio.run(round_trips(storage, count, pause)))
 
 
 async def round_trips(storage: Storage, count: int, pause: float) -> list[float]:
