@@ -120,6 +120,17 @@ class _LoopPool:
         self.idle: list[Any] = []
         self.room = asyncio.Semaphore(CONNECTIONS)
 
+    async def enter(self) -> None:
+        """Wait for room; where there is some, which is nearly always, without a timer that would cost more than it."""
+        if not self.room.locked():
+            await self.room.acquire()
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.room.acquire()
+        except TimeoutError:
+            raise StorageUnavailableError(BUSY) from None
+
     async def close(self) -> None:
         while self.idle:
             await self.idle.pop().disconnect(nowait=True)
@@ -149,11 +160,7 @@ class AsyncPool(Scripted):
     @asynccontextmanager
     async def _borrowed(self) -> AsyncGenerator[Any]:
         pool = self._pool()
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await pool.room.acquire()
-        except TimeoutError:
-            raise StorageUnavailableError(BUSY) from None
+        await pool.enter()
         try:
             connection = await self._pick(pool)
             try:
