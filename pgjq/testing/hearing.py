@@ -97,6 +97,7 @@ class Hearing(Cases):
     async def test_sleep_ends_at_once_when_there_is_work(self, bench: Bench) -> None:
         await bench.enqueue("a")
         assert await bench.ops.wait_for_work([QUEUE], 60)
+        assert await bench.ops.wait_for_work([QUEUE], 0)
 
     @case
     async def test_sleep_ends_when_nothing_comes(self, bench: Bench) -> None:

@@ -295,9 +295,11 @@ class PostgresOperations(PostgresDefinitions):
         looks = chain(LOOK_AGAIN, repeat(poll))
         while True:
             due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
+            if due is not None and due <= 0:
+                return True
             left = until - time.monotonic()
-            if (due is not None and due <= 0) or left <= 0:
-                return left > 0
+            if left <= 0:
+                return False
             if await box.take(min(left, next(looks), left if due is None else due)):
                 return True
 

@@ -286,9 +286,11 @@ class RedisOperations:
         while True:
             looks = [await self._run("peek", queue) for queue in queues]
             due = min((look / rows.SECOND for look in looks if look is not None), default=None)
+            if due == 0:
+                return True
             left = until - time.monotonic()
-            if due == 0 or left <= 0:
-                return left > 0
+            if left <= 0:
+                return False
             if await box.take(min(left, poll, left if due is None else due)):
                 return True
 
