@@ -7,10 +7,10 @@
 -- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
 -- Find a place for jobs that are given back in queues where there may be none: short and stately.
 --
--- A job that cannot be queued again, because another one is, waits as failing (1: without having failed); and one that
--- cannot be failing, because another one is, has failed (4). Nobody else can take the place of a failing job meanwhile:
--- only the one job of a key that is processing could. The place of a queued one is taken by enqueueing, and then the
--- index job_place says so, and the caller looks again.
+-- A job that cannot be queued again, because another one is, or comes before it in this very batch, waits as failing
+-- (1: without having failed); and one that cannot be failing, because another one is, has failed (4). Nobody else can
+-- take the place of a failing job meanwhile: only the one job of a key that is processing could. The place of a queued
+-- one is taken by enqueueing, and then the index job_place says so, and the caller looks again.
 create function pgjq.find_places(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[],
     out into_states smallint[], out with_errors text[]
@@ -28,6 +28,11 @@ as $$
         select
             g.n, g.state, g.error, g.queue_id & 7 as policy,
             j.seq is not null and g.state = 0 and j.attempts <= 1 as wants_queued,
+            row_number() over (
+                partition by
+                    g.queue_id, coalesce(j.singleton_key, ''), j.seq is not null and g.state = 0 and j.attempts <= 1
+                order by g.n
+            ) > 1 as after_another,
             exists (
                 select from pgjq.job as o
                 where
@@ -48,7 +53,8 @@ as $$
 
     placed as (
         select l.n, l.error, case
-            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued) then l.state
+            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued and not l.after_another)
+                then l.state
             when l.policy = 3 and l.failing then 4
             when l.wants_queued then 1
             else l.state
