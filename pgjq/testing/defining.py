@@ -114,6 +114,9 @@ class Defining(Cases):
             await definitions(bench).update_queue(QUEUE, {"dead_letter": "nobody's"})
         with pytest.raises(QueueNotFoundError):
             await bench.enqueue("a", dead_letter="nobody's")
+        with pytest.raises(QueueNotFoundError):
+            await bench.enqueue("a", queue="new", dead_letter="nobody's")
+        assert [info.name for info in await definitions(bench).queues()] == ["letters", QUEUE]
         await definitions(bench).update_queue(QUEUE, {"dead_letter": None})
         await definitions(bench).delete_queue("letters")
 

@@ -289,7 +289,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    here constant integer := pgjq.queue_id(queue);
+    entered constant boolean := pgjq.enter(queue);
+    here integer := (select q.id from pgjq.queue as q where q.name = queue);
     at constant timestamptz := pgjq.now();
     inherited constant jsonb := (select q.options from pgjq.queue as q where q.id = here);
     drawn constant bigint[] := coalesce(
@@ -304,6 +305,7 @@ begin
             return;
         end if;
     end if;
+    here := coalesce(here, pgjq.queue_id(queue));
     if not common ? 'checked' and (
         (here & 7) in (1, 3, 4) or common ->> 'singleton_seconds' is not null
         or exists (select from unnest(own) as o (s) where o.s ->> 'singleton_seconds' is not null)
@@ -476,14 +478,14 @@ begin
         perform pgjq.enter(queue);
     end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
-    if not found then
-        here := pgjq.queue_id(queue);
-    end if;
     if (
         (here & 7) > 0 and ((here & 7) in (1, 3, 4) or settings ->> 'singleton_key' is null)
         or settings ? 'singleton_seconds' or settings -> 'options' ? 'dead_letter'
     ) then
         return null;
+    end if;
+    if here is null then
+        here := pgjq.queue_id(queue);
     end if;
     insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
     values (

@@ -43,7 +43,7 @@ drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
-drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[]);
+drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[], boolean);
 drop function if exists pgjq.claim(
     text[], integer, integer, double precision, double precision, integer, boolean, tid[]
 );

@@ -318,6 +318,21 @@ def test_an_open_transaction_of_a_producer_holds_up_nobody(
     assert [job.lease.id for job in claim(postgres)] == ["2"]
 
 
+@pytest.mark.parametrize("policy", ["short", "stately"])
+def test_a_worker_gives_back_what_an_open_transaction_has_the_place_of(
+    client: Client, postgres: PostgresStorage, database: str, policy: Policy
+) -> None:
+    client.create_queue("q", policy=policy)
+    client.enqueue("q", "1", 1)
+    running = claim(postgres)
+    with psycopg.connect(database) as caller:
+        client.enqueue("q", "2", 1, connection=caller)
+        settle(postgres, running, Released())
+        assert [(job.id, job.state, job.attempts) for job in client.find_jobs()] == [("1", "failing", 0)]
+        caller.commit()
+    assert client.get_queue_stats("q").ready == 1
+
+
 def test_jobs_that_a_transaction_enqueues_are_in_strict_order(
     client: Client, postgres: PostgresStorage, database: str
 ) -> None:
