@@ -17,6 +17,7 @@ from pgjq.options import (
     RETENTION_SECONDS,
     SHORT_MAX,
     JobOptions,
+    check_bool,
     check_queue,
     seconds,
     whole,
@@ -68,8 +69,7 @@ def define(
     """Check what a queue is to be created with; None is not set."""
     if policy not in POLICIES:
         raise ValidationError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
-    if not isinstance(partition, bool):
-        raise ValidationError(f"partition must be True or False, not {partition!r}")
+    check_bool("partition", partition)
     checked = check_changes(name, {"warning_queue_size": warning_queue_size, **options})
     size = checked.pop("warning_queue_size")
     return Definition(policy, partition, size, {k: v for k, v in checked.items() if v is not None})
@@ -94,9 +94,7 @@ def _check(name: str, option: str, value: Any) -> Any:
         case "retry_limit":
             return whole(option, value, 0, SHORT_MAX - 1)
         case "retry_backoff":
-            if not isinstance(value, bool):
-                raise ValidationError(f"retry_backoff must be True or False, not {value!r}")
-            return value
+            return check_bool(option, value)
         case "dead_letter":
             return check_dead_letter(name, value)
         case _:

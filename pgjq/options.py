@@ -172,6 +172,13 @@ def whole(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
     return value
 
 
+def check_bool(name: str, value: Any) -> bool:
+    """Return what is True or False; 1 and 1.0 are equal to True, and a database cannot read them as such."""
+    if not isinstance(value, bool):
+        raise ValidationError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
 def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> NewJob:
     """Build a NewJob; an option that does not exist is a ValidationError with the list of those that do."""
     try:
@@ -204,8 +211,7 @@ def settings(job: NewJob, usual: Settings = USUAL) -> Settings:
 
 def _slot_length(job: NewJob) -> float | None:
     """Read `singleton_seconds`, or `debounce`, which is the same with the next slot for what is too many."""
-    if job.singleton_next_slot not in (True, False):
-        raise ValidationError(f"singleton_next_slot must be True or False, not {job.singleton_next_slot!r}")
+    check_bool("singleton_next_slot", job.singleton_next_slot)
     if job.debounce is not None:
         if job.singleton_seconds is not None:
             raise ValidationError("pass debounce or singleton_seconds, not both")
@@ -234,8 +240,8 @@ def _job_options(job: NewJob) -> JobOptions:
         value = getattr(job, name)
         return None if value is None else seconds(name, value, at_least=at_least)
 
-    if job.retry_backoff not in (None, True, False):
-        raise ValidationError("retry_backoff must be True or False")
+    if job.retry_backoff is not None:
+        check_bool("retry_backoff", job.retry_backoff)
     options = JobOptions(
         retry_delay=optional("retry_delay", 0),
         retry_backoff=job.retry_backoff,

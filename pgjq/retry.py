@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
+from pgjq.options import LONGEST
 
 if TYPE_CHECKING:
     from pgjq.options import JobOptions
@@ -13,10 +14,10 @@ def retry_delay(options: JobOptions, retry: int, chance: float) -> float:
     """Return the seconds before the `retry`-th retry (1, 2, …); `chance` in [0, 1) is the jitter.
 
     Without backoff the delay is `retry_delay` each time. With it, the delay doubles up to the 16th retry, half of it by
-    chance, and `retry_delay_max` is the ceiling; `retry_delay` is then 1 if unset.
+    chance, and `retry_delay_max` is the ceiling, or a century; `retry_delay` is then 1 if unset.
     """
     if not options.retry_backoff:
         return options.retry_delay or 0.0
     half = 2.0 ** min(16, retry) / 2
-    ceiling = math.inf if options.retry_delay_max is None else options.retry_delay_max
+    ceiling = LONGEST if options.retry_delay_max is None else options.retry_delay_max
     return min(ceiling, (options.retry_delay or 1.0) * (half + half * chance))

@@ -114,6 +114,9 @@ class Defining(Cases):
             await definitions(bench).update_queue(QUEUE, {"dead_letter": "nobody's"})
         with pytest.raises(QueueNotFoundError):
             await bench.enqueue("a", dead_letter="nobody's")
+        with pytest.raises(QueueNotFoundError):
+            await bench.enqueue("a", queue="new", dead_letter="nobody's")
+        assert [info.name for info in await definitions(bench).queues()] == ["letters", QUEUE]
         await definitions(bench).update_queue(QUEUE, {"dead_letter": None})
         await definitions(bench).delete_queue("letters")
 
@@ -303,13 +306,21 @@ class Defining(Cases):
         assert await definitions(bench).redrive("letters", limit=10) == 0
 
     @case
-    async def test_a_letter_whose_place_is_taken_stays(self, bench: Bench) -> None:
+    async def test_a_letter_that_has_no_place_stays_and_is_in_nobodys_way(self, bench: Bench) -> None:
         await self.create(bench, "letters")
         await self.create(bench, policy="exclusive", dead_letter="letters")
-        await bench.fail("a")
-        await bench.enqueue("b")
+        for job_id, key in (("a", "k"), ("c", "l")):
+            await bench.fail(job_id, singleton_key=key)
+        await bench.enqueue("b", singleton_key="k")
+        assert await definitions(bench).redrive("letters", limit=1) == 1
         assert await definitions(bench).redrive("letters", limit=10) == 0
-        assert len(await self.letters(bench)) == 1
+        (letter,) = await self.letters(bench)
+        assert (letter.source or JobSource("", "", 0, None)).id == "a"
+        await self.create(bench, "strict", policy="key_strict_fifo")
+        await bench.enqueue("keyless", queue="other", dead_letter="letters")
+        (keyless,) = await bench.claim(queue="other")
+        await bench.settle(keyless, Failed(BOOM))
+        assert await definitions(bench).redrive("letters", limit=10, to="strict") == 1
 
     # slots of time
 

@@ -217,7 +217,9 @@ class Managing(Cases):
         bench.clock.advance(10)
         assert await bench.ops.prune() == 1
         assert set(await bench.ops.get(QUEUE, ["default", "short", "kept"])) == {"default", "kept"}
-        bench.clock.advance(7 * 86400)
+        bench.clock.advance(7 * 86400 - 11)
+        assert await bench.ops.prune() == 0
+        bench.clock.advance(1)
         assert await bench.ops.prune() == 1
         bench.clock.advance(1000 * 86400)
         assert await bench.ops.prune() == 0
@@ -240,7 +242,9 @@ class Managing(Cases):
         await bench.enqueue("default")
         bench.clock.advance(10)
         assert await bench.ops.prune() == 1
-        bench.clock.advance(14 * 86400)
+        bench.clock.advance(14 * 86400 - 11)
+        assert await bench.ops.prune() == 0
+        bench.clock.advance(1)
         assert await bench.ops.prune() == 1
         assert set(await bench.ops.get(QUEUE, ["running", "short", "default"])) == {"running"}
 

@@ -37,7 +37,7 @@ begin
         inner join pgjq.done as d on d.seq = f.seq and d.queue_id = f.queue_id
         inner join pgjq.queue as q on q.id = f.queue_id
         left join pgjq.queue as t on t.name = b.options ->> 'dead_letter'
-        where b.options ? 'dead_letter'
+        where b.options ->> 'dead_letter' is not null
         order by 1, f.seq
     loop
         perform from pgjq.add_jobs(
@@ -50,7 +50,8 @@ $$;
 -- Send up to `limit` dead letters of a queue back to where they came from, or to another queue, and count them.
 --
 -- A job whose failed record is still there is retried in its own place, under its own id. Else it is enqueued under its
--- id. A letter that cannot go back, because its id or its place is taken, stays where it is; so does one that runs.
+-- id. A letter that cannot go back, because its id or its place is taken, stays where it is and is not counted, so that
+-- it is in nobody's way; one that runs stays, too.
 create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -82,8 +83,9 @@ begin
         inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
         where j.queue_id = here and j.state <> 1 and b.source is not null
         order by j.seq
-        limit redrive."limit" for update of j skip locked
+        for update of j skip locked
     loop
+        exit when sent >= redrive."limit";
         back := to_queue is null and exists (
             select from pgjq.retry_jobs(letter.target, array[letter.id]) as r where r.became = 'queued'
         );

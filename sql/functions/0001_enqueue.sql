@@ -49,6 +49,7 @@ as $$
             then coalesce((options ->> 'retry_delay')::double precision, 0)
         else least(
             (options ->> 'retry_delay_max')::double precision,
+            3155760000,  -- a century is for ever
             coalesce(nullif((options ->> 'retry_delay')::double precision, 0), 1)
             * (power(2, least(16, retry)) / 2 + power(2, least(16, retry)) / 2 * random())
         )
@@ -68,9 +69,14 @@ return length(id) between 1 and 512 and (
         and coalesce(isfinite((settings ->> 'run_at')::timestamptz), true)
         and coalesce((settings ->> 'max_attempts')::integer > 0, true)
         and coalesce(length(settings ->> 'singleton_key') between 1 and 512, true)
+        and coalesce(jsonb_typeof(settings -> 'options') in ('object', 'null'), true)
         and not coalesce(
-            settings -> 'options' @? '$.keyvalue() ? (@.key like_regex "_(seconds|delay|max|limit)$"
-                && (@.value.type() != "number" || @.value < 0 || @.value > 3200000000))', false
+            settings -> 'options' @? '$.keyvalue() ? (!(
+                @.key like_regex "^(retry_delay(_max)?|(expire_in|heartbeat|retention|delete_after)_seconds)$"
+                    && @.value.type() == "number" && @.value >= 0 && @.value <= 3200000000
+                || @.key == "retry_backoff" && @.value.type() == "boolean"
+                || @.key == "dead_letter" && @.value.type() == "string"
+            ))', false
         )
     )
 );
@@ -202,7 +208,8 @@ $$;
 -- Add one job where a policy or a time slot may refuse it; return why it was not added.
 --
 -- Everything is done in a block that is undone when it was in vain: an id that was freed for nothing is not free then.
--- A rival with the same key is waited for, as one with the same id is; the next round sees what it has left.
+-- A rival with the same key is waited for, as one with the same id is; the next round sees what it has left. With a
+-- snapshot that is as old as the caller's transaction no round ever would: there the rival is a failure to serialise.
 create function pgjq.enqueue_limited(
     queue text, here integer, given bigint, job_id text, job_payload bytea, settings jsonb
 ) returns table (status text, state smallint, result bytea)
@@ -254,6 +261,10 @@ begin
                 return query select 'duplicate', refused, null::bytea;
                 return;
             end if;
+            if current_setting('transaction_isolation') <> 'read committed' then
+                raise exception 'could not serialize access: another job took the place of this one''s key'
+                using errcode = 'serialization_failure';
+            end if;
         end;
     end loop;
 end
@@ -278,7 +289,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    here constant integer := pgjq.queue_id(queue);
+    entered constant boolean := pgjq.enter(queue);
+    here integer := (select q.id from pgjq.queue as q where q.name = queue);
     at constant timestamptz := pgjq.now();
     inherited constant jsonb := (select q.options from pgjq.queue as q where q.id = here);
     drawn constant bigint[] := coalesce(
@@ -293,6 +305,7 @@ begin
             return;
         end if;
     end if;
+    here := coalesce(here, pgjq.queue_id(queue));
     if not common ? 'checked' and (
         (here & 7) in (1, 3, 4) or common ->> 'singleton_seconds' is not null
         or exists (select from unnest(own) as o (s) where o.s ->> 'singleton_seconds' is not null)
@@ -465,14 +478,14 @@ begin
         perform pgjq.enter(queue);
     end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
-    if not found then
-        here := pgjq.queue_id(queue);
-    end if;
     if (
         (here & 7) > 0 and ((here & 7) in (1, 3, 4) or settings ->> 'singleton_key' is null)
         or settings ? 'singleton_seconds' or settings -> 'options' ? 'dead_letter'
     ) then
         return null;
+    end if;
+    if here is null then
+        here := pgjq.queue_id(queue);
     end if;
     insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
     values (

@@ -137,7 +137,7 @@ $$;
 --
 -- The lease goes on from where it was: a worker of an earlier life that wakes up late still holds an old number.
 -- An id that is enqueued again at this moment is not put back as well: that marks the record as superseded, under the
--- lock that this waits for.
+-- lock that this waits for. And the queue cannot be deleted meanwhile: what had gone back would be left without it.
 -- Index: body_id, then the primary key of done.
 create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, became text)
 language plpgsql volatile
@@ -152,6 +152,7 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
+    entered constant boolean := pgjq.enter(retry_jobs.queue);
     record_of pgjq.done;
     named record;
     revived text[] := '{}';

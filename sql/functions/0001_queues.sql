@@ -1,5 +1,17 @@
 -- Queues and their definitions.
 
+-- Keep a queue that is to be named from being deleted until this transaction ends; say whether it is there. One that is
+-- being deleted is waited for. No name is no queue, and nothing is wrong with that.
+create function pgjq.keep_queue(queue text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform from pgjq.queue as q where q.name = keep_queue.queue for key share;
+    return found or keep_queue.queue is null;
+end
+$$;
+
 -- Define a queue; say what came of it: created, exists, other_policy, other_partition, or no_dead_letter.
 --
 -- A queue that only its first job has made may still be defined as long as it holds no job, or as long as it keeps the
@@ -10,7 +22,9 @@ create function pgjq.create_queue(
 ) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '3s'  -- rather than queue up in front of the workers, try again
+-- Whoever waits for tables holds up all who come after; whoever waits longer than deadlock_timeout may have others die
+-- for it. So rather try again.
+set lock_timeout = '500ms'
 as $$
 #variable_conflict use_variable
 declare
@@ -19,9 +33,7 @@ declare
 begin
     perform pg_advisory_xact_lock(hashtext('pgjq.queue'), hashtext(queue));
     select q.* into there from pgjq.queue as q where q.name = queue;
-    if options ? 'dead_letter' and not exists (
-        select from pgjq.queue as q where q.name = options ->> 'dead_letter'
-    ) then
+    if not pgjq.keep_queue(options ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
@@ -95,9 +107,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 begin
-    if changes ->> 'dead_letter' is not null and not exists (
-        select from pgjq.queue as q where q.name = changes ->> 'dead_letter'
-    ) then
+    if not pgjq.keep_queue(changes ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
     update pgjq.queue as q
@@ -118,7 +128,7 @@ $$;
 create function pgjq.delete_queue(queue text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '3s'
+set lock_timeout = '500ms'  -- as above
 as $$
 #variable_conflict use_variable
 declare

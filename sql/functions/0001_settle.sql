@@ -7,12 +7,13 @@
 -- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
 -- Find a place for jobs that are given back in queues where there may be none: short and stately.
 --
--- A job that cannot be queued again, because another one is, waits as failing (1: without having failed); and one that
--- cannot be failing, because another one is, has failed (4). Nobody else can take the place of a failing job meanwhile:
--- only the one job of a key that is processing could. The place of a queued one is taken by enqueueing, and then the
--- index job_place says so, and the caller looks again.
+-- A job that cannot be queued again, because another one is, or comes before it in this very batch, waits as failing
+-- (1: without having failed); and one that cannot be failing, because another one is, has failed (4). Nobody else can
+-- take the place of a failing job meanwhile: only the one job of a key that is processing could. The place of a queued
+-- one is taken by enqueueing, and then the index job_place says so, and the caller looks again. If it is taken by a
+-- transaction that stays open (`crowded`), nobody waits for that, and it counts as taken.
 create function pgjq.find_places(
-    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[],
+    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[], crowded boolean,
     out into_states smallint[], out with_errors text[]
 )
 language sql volatile
@@ -28,7 +29,12 @@ as $$
         select
             g.n, g.state, g.error, g.queue_id & 7 as policy,
             j.seq is not null and g.state = 0 and j.attempts <= 1 as wants_queued,
-            exists (
+            row_number() over (
+                partition by
+                    g.queue_id, coalesce(j.singleton_key, ''), j.seq is not null and g.state = 0 and j.attempts <= 1
+                order by g.n
+            ) > 1 as after_another,
+            crowded or exists (
                 select from pgjq.job as o
                 where
                     o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
@@ -48,7 +54,8 @@ as $$
 
     placed as (
         select l.n, l.error, case
-            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued) then l.state
+            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued and not l.after_another)
+                then l.state
             when l.policy = 3 and l.failing then 4
             when l.wants_queued then 1
             else l.state
@@ -82,12 +89,14 @@ as $$
 declare
     clock constant timestamptz := pgjq.now();
     watched constant boolean := pgjq.watched();
+    patience constant text := current_setting('lock_timeout');
     limited constant boolean := coalesce(3 > any(states), false) and exists (
         select from unnest(queue_ids) as q (id) where (q.id & 7) in (1, 3)
     );
     back record;
     ended record;
     placed record;
+    crowded boolean := false;
     into_states smallint[] := states;
     with_errors text[] := errors;
 begin
@@ -97,7 +106,8 @@ begin
         loop
             begin
                 if limited then
-                    placed := pgjq.find_places(queue_ids, seqs, leases, states, errors);
+                    perform set_config('lock_timeout', '200ms', true);
+                    placed := pgjq.find_places(queue_ids, seqs, leases, states, errors, crowded);
                     into_states := placed.into_states;
                     with_errors := placed.with_errors;
                 end if;
@@ -128,9 +138,13 @@ begin
                     array_agg(m.singleton_key) as keys,
                     array_agg(distinct m.queue_id) filter (where m.ready) as woken
                 into back from moved as m;
+                perform set_config('lock_timeout', patience, true);
                 exit;
-            exception when unique_violation then
-                continue;  -- Somebody enqueued into the place in the same moment.
+            exception
+                when unique_violation then
+                    continue;  -- Somebody enqueued into the place in the same moment.
+                when lock_not_available then
+                    crowded := true;
             end;
         end loop;
         perform pgjq.next_turn(back.queue_ids, back.keys);

@@ -59,8 +59,10 @@ begin
         with candidate as materialized (
             select
                 j.seq, j.ctid, j.rank, j.state, coalesce(j.singleton_key, '') as key, m.n,
+                -- In strict order the one that is failing has its key already, also before an older one that came late.
                 row_number() over (
-                    partition by coalesce(j.singleton_key, '') order by case when in_line then 0 else j.rank end, j.seq
+                    partition by coalesce(j.singleton_key, '')
+                    order by case when in_line then -j.state else j.rank end, j.seq
                 ) as nth
             from unnest(met) with ordinality as m (seq, n)
             inner join pgjq.job as j on j.seq = m.seq and j.queue_id = here
@@ -143,7 +145,8 @@ begin
 end
 $$;
 
--- Wake keys that hold jobs although nothing is in their way. That cannot happen, unless somebody deletes rows by hand.
+-- Wake keys that hold jobs although nothing is in their way. That cannot happen, unless somebody deletes rows by hand,
+-- or a worker dies between a handler's own transaction and `pgjq.pass_on`.
 create function pgjq.wake_forgotten() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -196,39 +199,64 @@ set enable_mergejoin = off
 as $$
 declare
     woken integer[];
+    missed boolean;
 begin
-    with freed as materialized (
-        select distinct f.queue_id, coalesce(f.key, '') as key
-        from unnest(queue_ids, keys) as f (queue_id, key)
-        where (f.queue_id & 7) in (2, 3, 5)
-    ),
+    loop
+        with freed as materialized (
+            select distinct f.queue_id, coalesce(f.key, '') as key
+            from unnest(queue_ids, keys) as f (queue_id, key)
+            where (f.queue_id & 7) in (2, 3, 5)
+        ),
 
-    next as materialized (
+        next as materialized (
+            select
+                f.queue_id, case when (f.queue_id & 7) = 5 then (
+                    select case when l.held then l.seq end from pgjq.job as l
+                    where l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key and (l.queue_id & 7) = 5
+                    order by l.seq limit 1
+                )
+                else (
+                    select h.seq from pgjq.job as h
+                    where
+                        h.queue_id = f.queue_id and coalesce(h.singleton_key, '') = f.key
+                        and (h.queue_id & 7) in (2, 3, 5) and h.held
+                    order by h.rank, h.seq limit 1
+                ) end as seq
+            from freed as f
+            order by f.queue_id, f.key
+        ),
+
+        turned as (
+            update pgjq.job as j set ready = true, held = false
+            from next as n
+            where j.seq = n.seq and j.queue_id = n.queue_id and j.held
+            returning j.queue_id
+        )
+
         select
-            f.queue_id, case when (f.queue_id & 7) = 5 then (
-                select l.seq from pgjq.job as l
-                where l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key and (l.queue_id & 7) = 5
-                order by l.seq limit 1
-            )
-            else (
-                select h.seq from pgjq.job as h
-                where
-                    h.queue_id = f.queue_id and coalesce(h.singleton_key, '') = f.key and (h.queue_id & 7) in (2, 3, 5)
-                    and h.held
-                order by h.rank, h.seq limit 1
-            ) end as seq
-        from freed as f
-        order by f.queue_id, f.key
-    ),
+            (select array_agg(distinct t.queue_id) from turned as t),
+            (select count(n.seq) from next as n) > (select count(*) from turned)
+        into woken, missed;
+        perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(woken);
+        -- Somebody took out in the same moment whom we were about to wake, and saw in the way what we have taken out.
+        exit when not missed;
+    end loop;
+end
+$$;
 
-    turned as (
-        update pgjq.job as j set ready = true, held = false
-        from next as n
-        where j.seq = n.seq and j.queue_id = n.queue_id and j.held
-        returning j.queue_id
-    )
-
-    select array_agg(distinct t.queue_id) into woken from turned as t;
-    perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(woken);
+-- Wake the next one of an ended job's key once more.
+--
+-- A transaction with a snapshot of its own ends a job without seeing what claims have held since it began, and wakes
+-- nobody. So whoever let a handler's own transaction end a job says afterwards, outside of it, that the key is free.
+-- Index: the primary key of done.
+create function pgjq.pass_on(queue_id integer, seq bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+begin
+    perform pgjq.next_turn(array[d.queue_id], array[d.singleton_key]) from pgjq.done as d
+    where d.seq = pass_on.seq and d.queue_id = pass_on.queue_id;
 end
 $$;

@@ -14,6 +14,7 @@ drop function if exists pgjq.home();
 drop function if exists pgjq.observe(boolean);
 drop function if exists pgjq.delete_queue(text);
 drop function if exists pgjq.update_queue(text, jsonb);
+drop function if exists pgjq.keep_queue(text);
 drop function if exists pgjq.create_partitions(integer);
 drop function if exists pgjq.create_queue(text, integer, boolean, integer, jsonb);
 drop function if exists pgjq.reap(integer, double precision);
@@ -42,12 +43,13 @@ drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
-drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[]);
+drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[], boolean);
 drop function if exists pgjq.claim(
     text[], integer, integer, double precision, double precision, integer, boolean, tid[]
 );
 drop function if exists pgjq.choose(integer, integer);
 drop function if exists pgjq.wake_forgotten();
+drop function if exists pgjq.pass_on(integer, bigint);
 drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);

@@ -25,7 +25,7 @@ end;
 
 create table pgjq.queue (
     id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
-    name text not null unique check (length(name) between 1 and 128),
+    name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),
     created_at timestamptz not null default pgjq.now(),
     defined boolean not null default false,     -- by create_queue, and not by its first job
     paused boolean not null default false,      -- claims pass it over

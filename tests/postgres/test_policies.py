@@ -6,11 +6,12 @@ import random
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgjq import (
     Client,
@@ -21,6 +22,7 @@ from pgjq import (
     PolicyError,
     PostgresStorage,
     QueueNotFoundError,
+    StorageUnavailableError,
 )
 from pgjq.blocking import drive
 from pgjq.outcome import Completed, Failed, Failing, Released
@@ -28,12 +30,15 @@ from pgjq.policy import POLICIES, Policy, place
 from pgjq.storage.base import Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pgjq.storage.base import Claimed
 
 POLICY = LeasePolicy()
 STATES = ["queued", "processing", "failing"]
+SERIAL: list[Policy] = ["singleton", "stately", "key_strict_fifo"]
+SHOWN = ("transaction_isolation", "work_mem")
+snapshots = pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 both = pytest.mark.parametrize("partition", [False, True], ids=["together", "partition"])
 
 
@@ -169,17 +174,122 @@ def test_deleting_a_queue_waits_for_those_who_are_enqueueing_into_it(client: Cli
         assert connection.execute("select from pgjq.body union all select from pgjq.job").rowcount == 0
 
 
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-def test_an_old_snapshot_cannot_enqueue_into_a_queue_that_is_gone(client: Client, database: str, level: str) -> None:
-    client.enqueue("q", "old", 1)
+@contextmanager
+def old_snapshot(database: str, level: str) -> Generator[psycopg.Connection[Any]]:
+    """A transaction that sees nothing of what is committed from now on."""
     with psycopg.connect(database) as caller:
         caller.execute(f"set transaction isolation level {level}".encode())
+        caller.execute("set local statement_timeout = '10s'")
         caller.execute("select 1 from pgjq.queue")
-        client.delete_queue("q")
-        with pytest.raises(Exception, match=r"could not serialize|concurrent"):
-            client.enqueue("q", "new", 1, connection=caller)
+        yield caller
         caller.rollback()
+
+
+@snapshots
+def test_an_old_snapshot_cannot_enqueue_into_a_queue_that_is_gone(client: Client, database: str, level: str) -> None:
+    client.enqueue("q", "old", 1)
+    with old_snapshot(database, level) as caller:
+        client.delete_queue("q")
+        with pytest.raises(StorageUnavailableError, match="roll the transaction back and make it again"):
+            client.enqueue("q", "new", 1, connection=caller)
     assert list(client.find_jobs()) == []
+
+
+@snapshots
+@pytest.mark.parametrize("policy", ["short", "stately", "exclusive"])
+def test_a_place_that_an_old_snapshot_does_not_see_taken_is_a_failure_to_serialise(
+    client: Client, database: str, policy: Policy, level: str
+) -> None:
+    client.create_queue("q", policy=policy)
+    with old_snapshot(database, level) as caller:
+        client.enqueue("q", "a", 1)
+        with pytest.raises(StorageUnavailableError, match="roll the transaction back and make it again"):
+            client.enqueue("q", "b", 1, connection=caller)
+    assert client.enqueue("q", "b", 1).status == "duplicate"
+
+
+@snapshots
+@pytest.mark.parametrize("policy", SERIAL)
+def test_a_handler_with_an_old_snapshot_lets_the_next_of_its_key_run(
+    client: Client, postgres: PostgresStorage, policy: Policy, level: str
+) -> None:
+    """It does not see that the job behind it was put aside, and could not wake it."""
+    client.create_queue("q", policy=policy)
+    client.enqueue("q", "1", 1, singleton_key="k")
+    (first,) = claim(postgres)
+    client.enqueue("q", "2", 1, singleton_key="k")
+
+    async def handle() -> None:
+        async with postgres.operations("blocking").effects(first.lease) as effects:
+            effects.connection.execute(f"set transaction isolation level {level}".encode())
+            effects.connection.execute("select 1 from pgjq.queue")
+            assert claim(postgres) == []
+            await effects.complete(b"1")
+
+    drive(handle())
+    assert [job.lease.id for job in claim(postgres)] == ["2"]
+
+
+def test_statements_of_the_storage_see_what_was_committed_whatever_the_databases_default(
+    client: Client, database: str
+) -> None:
+    client.enqueue("q", "1", 1)
+    options = "-c default_transaction_isolation=serializable -c work_mem=1234kB"
+    with closing(PostgresStorage(make_conninfo(database, options=options))) as strict:
+        (job,) = claim(strict)
+
+        async def look() -> list[Any]:
+            async with strict.operations("blocking").effects(job.lease) as effects:
+                rows = [effects.connection.execute(f"show {n}".encode()).fetchone()[0] for n in SHOWN]
+                await effects.complete(b"1")
+                return rows
+
+        assert drive(look()) == ["read committed", "1234kB"]
+
+
+@pytest.mark.parametrize("change", ["create_queue", "update_queue"])
+def test_a_dead_letter_that_is_deleted_meanwhile_is_not_found(client: Client, database: str, change: str) -> None:
+    client.create_queue("letters")
+    client.create_queue("there")
+    with psycopg.connect(database) as deleter, ThreadPoolExecutor(1) as pool:
+        deleter.execute("select pgjq.delete_queue('letters')")
+        name = "there" if change == "update_queue" else "new"
+        changing = pool.submit(getattr(client, change), name, dead_letter="letters")
+        while not waits_for_a_lock(database):
+            assert not changing.done()
+        deleter.commit()
+        with pytest.raises(QueueNotFoundError, match="letters"):
+            changing.result()
+    assert [(queue.name, queue.dead_letter) for queue in client.get_queues()] == [("there", None)]
+
+
+def test_deleting_a_queue_waits_for_those_who_retry_in_it(
+    client: Client, postgres: PostgresStorage, connection: psycopg.Connection[Any], database: str
+) -> None:
+    client.enqueue("q", "a", 1)
+    settle(postgres, claim(postgres), Failed(JobError("E", "boom")))
+    with psycopg.connect(database) as caller, ThreadPoolExecutor(1) as pool:
+        caller.execute("select pgjq.retry_jobs('q', '{a}')")
+        deleting = pool.submit(client.delete_queue, "q")
+        while not waits_for_a_lock(database):
+            assert not deleting.done()
+        caller.commit()
+        deleting.result()
+    assert connection.execute("select from pgjq.job union all select from pgjq.done").rowcount == 0
+
+
+def test_a_queue_that_is_being_created_makes_no_producer_fail(client: Client, database: str) -> None:
+    """It waits for tables that a producer uses, and the producer comes to wait for it: it is the one to give way."""
+    with psycopg.connect(database) as caller, ThreadPoolExecutor(1) as pool:
+        client.enqueue("a", "1", 1, connection=caller)
+        creating = pool.submit(client.create_queue, "b", partition=True)
+        while not waits_for_a_lock(database):
+            assert not creating.done()
+        assert client.enqueue("b", "1", 1, connection=caller).status == "queued"
+        caller.commit()
+        with pytest.raises(PolicyError, match="another partition"):
+            creating.result()
+    assert [job.queue for job in client.find_jobs()] == ["a", "b"]
 
 
 def waits_for_a_lock(conninfo: str) -> bool:
@@ -191,7 +301,7 @@ def waits_for_a_lock(conninfo: str) -> bool:
 
 
 @both
-@pytest.mark.parametrize("policy", ["singleton", "stately", "key_strict_fifo"])
+@pytest.mark.parametrize("policy", SERIAL)
 def test_an_open_transaction_of_a_producer_holds_up_nobody(
     client: Client, postgres: PostgresStorage, database: str, policy: Policy, *, partition: bool
 ) -> None:
@@ -208,6 +318,21 @@ def test_an_open_transaction_of_a_producer_holds_up_nobody(
     assert [job.lease.id for job in claim(postgres)] == ["2"]
 
 
+@pytest.mark.parametrize("policy", ["short", "stately"])
+def test_a_worker_gives_back_what_an_open_transaction_has_the_place_of(
+    client: Client, postgres: PostgresStorage, database: str, policy: Policy
+) -> None:
+    client.create_queue("q", policy=policy)
+    client.enqueue("q", "1", 1)
+    running = claim(postgres)
+    with psycopg.connect(database) as caller:
+        client.enqueue("q", "2", 1, connection=caller)
+        settle(postgres, running, Released())
+        assert [(job.id, job.state, job.attempts) for job in client.find_jobs()] == [("1", "failing", 0)]
+        caller.commit()
+    assert client.get_queue_stats("q").ready == 1
+
+
 def test_jobs_that_a_transaction_enqueues_are_in_strict_order(
     client: Client, postgres: PostgresStorage, database: str
 ) -> None:
@@ -220,6 +345,21 @@ def test_jobs_that_a_transaction_enqueues_are_in_strict_order(
         ran += [job.lease.id for job in jobs]
         settle(postgres, jobs, Completed(b"1"))
     assert ran == ["3", "1", "2"]
+
+
+def test_two_that_leave_a_line_at_once_wake_the_third(client: Client, postgres: PostgresStorage, database: str) -> None:
+    """Each of them sees the other one still standing there."""
+    client.create_queue("q", policy="key_strict_fifo")
+    client.enqueue_many("q", [NewJob(f"{n}", 1, singleton_key="k") for n in (1, 2, 3)])
+    first = claim(postgres)
+    with psycopg.connect(database) as leaving, ThreadPoolExecutor(1) as pool:
+        leaving.execute("select pgjq.cancel_jobs('q', '{2}')")
+        settling = pool.submit(settle, postgres, first, Completed(b"1"))
+        while not waits_for_a_lock(database):
+            assert not settling.done()
+        leaving.commit()
+        settling.result()
+    assert [job.lease.id for job in claim(postgres)] == ["3"]
 
 
 GOING: dict[str, tuple[Policy, str]] = {
@@ -260,7 +400,7 @@ def test_a_job_that_is_claimed_while_the_one_before_it_goes_is_not_held_for_ever
 
 
 @both
-@pytest.mark.parametrize("policy", ["singleton", "stately", "key_strict_fifo"])
+@pytest.mark.parametrize("policy", SERIAL)
 def test_whatever_happens_at_once_no_job_is_forgotten_in_its_line(
     client: Client, postgres: PostgresStorage, connection: psycopg.Connection[Any], policy: Policy, *, partition: bool
 ) -> None:

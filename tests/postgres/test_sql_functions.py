@@ -14,7 +14,9 @@ from psycopg.rows import dict_row
 
 import pgjq
 from pgjq.blocking import drive
+from pgjq.options import LONGEST, JobOptions
 from pgjq.outcome import Completed, Failed
+from pgjq.retry import retry_delay
 from pgjq.storage.base import Settlement
 
 if TYPE_CHECKING:
@@ -290,6 +292,27 @@ def test_sql_throttles_and_names_dead_letters_as_the_client_does(
     assert status.run_at > status.created_at
     end_everything(postgres, Failed(pgjq.JobError("ValueError", "no")))
     assert [job.source and job.source.id for job in pgjq.Client(postgres).find_jobs("letters")] == [None, "dead"]
+
+
+@pytest.mark.parametrize("retry", [1, 2, 15, 16, 17])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"retry_delay": 7, "retry_delay_max": 3},
+        {"retry_backoff": True},
+        {"retry_backoff": True, "retry_delay": 0},
+        {"retry_backoff": True, "retry_delay": 5, "retry_delay_max": 9},
+        {"retry_backoff": True, "retry_delay": LONGEST},
+    ],
+)
+def test_sql_and_python_delay_retries_alike(
+    connection: psycopg.Connection[dict[str, Any]], options: dict[str, Any], retry: int
+) -> None:
+    row = connection.execute("select pgjq.retry_delay(%s, %s) as delay", [json.dumps(options), retry]).fetchone()
+    assert row is not None
+    least, most = (retry_delay(JobOptions(**options), retry, chance) for chance in (0, 1))
+    assert least <= row["delay"] <= most
 
 
 def test_a_subscriber_hears_of_what_sql_enqueues(

@@ -113,6 +113,7 @@ def test_a_job_keeps_what_it_sets_and_inherits_the_rest() -> None:
         ({"debounce": 5, "singleton_seconds": 5}, "not both"),
         ({"singleton_next_slot": True}, "needs singleton_seconds"),
         ({"singleton_next_slot": 2, "singleton_seconds": 5}, "True or False"),
+        ({"singleton_next_slot": 1.0, "singleton_seconds": 5}, "True or False"),
         ({"dead_letter": "a\nb"}, "control characters"),
     ],
 )

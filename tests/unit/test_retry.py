@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import settings as running
 from hypothesis import strategies as st
 
-from pgjq.options import JobOptions
+from pgjq.options import LONGEST, JobOptions
 from pgjq.retry import retry_delay
 
 in_any_time = running(deadline=None)
 
 retries = st.integers(1, 100)
 chances = st.floats(0, 1, exclude_max=True)
-delays = st.floats(0.001, 1e6)
+delays = st.floats(0.001, LONGEST / 2**16)  # of which no power is longer than a century
 
 
 @in_any_time
@@ -65,3 +65,9 @@ def test_the_delay_doubles_until_the_sixteenth_retry(retry: int, expected: float
 @given(delays, delays, retries, chances)
 def test_the_longest_delay_is_for_backoff_alone(delay: float, longest: float, retry: int, chance: float) -> None:
     assert retry_delay(JobOptions(retry_delay=delay, retry_delay_max=longest), retry, chance) == delay
+
+
+@pytest.mark.parametrize("longest", [None, LONGEST])
+def test_no_backoff_is_longer_than_a_century(longest: float | None) -> None:
+    options = JobOptions(retry_delay=LONGEST, retry_backoff=True, retry_delay_max=longest)
+    assert retry_delay(options, 16, 0.5) == LONGEST

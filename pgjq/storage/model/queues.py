@@ -136,23 +136,24 @@ def _retry(jobs: Jobs, queue: str, job_id: str) -> bool:
 def redrive(jobs: Jobs, queue: str, limit: int, to: str | None) -> int:
     """Send dead letters back to where they came from, or to another queue."""
     _get(jobs, queue)
-    waiting = (r for r in jobs.of_queue(queue) if r.source is not None and r.state in WAITING)
-    letters = list(islice(waiting, limit))
-    for letter in letters:
-        if _origin(jobs, letter, to) is None:
-            check(jobs, *_returning(letter, to))
-    return sum(_send_back(jobs, letter, to) for letter in letters)
+    letters = [r for r in jobs.of_queue(queue) if r.source is not None and r.state in WAITING]
+    return len(list(islice((letter for letter in letters if _send_back(jobs, letter, to)), limit)))
 
 
 def _send_back(jobs: Jobs, letter: Record, to: str | None) -> bool:
     origin = _origin(jobs, letter, to)
-    if origin is not None:
-        sent = _retry(jobs, origin.queue, origin.id)
-    else:
-        sent = admit(jobs, *_returning(letter, to)).status == "queued"
+    sent = _retry(jobs, origin.queue, origin.id) if origin is not None else _admit(jobs, *_returning(letter, to))
     if sent:
         jobs.forget(letter)
     return sent
+
+
+def _admit(jobs: Jobs, queue: str, job: Submission) -> bool:
+    try:
+        check(jobs, queue, job)
+    except PolicyError:
+        return False
+    return admit(jobs, queue, job).status == "queued"
 
 
 def _origin(jobs: Jobs, letter: Record, to: str | None) -> Record | None:

@@ -6,23 +6,26 @@ The rules are in `sql/functions`: each of these is one call of a function, whose
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from pgjq.errors import PolicyError, QueueNotFoundError, StorageError
+from pgjq.errors import PolicyError, QueueNotFoundError, StorageError, StorageUnavailableError
 from pgjq.policy import POLICIES
 from pgjq.storage.base import Crossing
 from pgjq.storage.postgres import literals, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pgjq.definition import Definition
     from pgjq.job import QueueInfo
     from pgjq.storage.postgres.session import Rows
 
-TRIES = 5
+# How long a change of a queue tries to get its locks, and how long it lets the others pass in between.
+PATIENCE = 20.0
+PAUSE = 0.3
 
 
 class PostgresDefinitions:
@@ -107,15 +110,23 @@ class PostgresDefinitions:
 
     async def _ask(self, name: str, params: dict[str, Any]) -> str:
         """Call a function that changes a queue; one that could not get its locks in time did nothing."""
-        for _ in range(TRIES - 1):
+        until = time.monotonic() + PATIENCE
+        while True:
             try:
                 return (await self._fetch(name, params))[0][0]
             except StorageError as error:
                 if not isinstance(error.__cause__, errors.LockNotAvailable):
                     raise
-        return (await self._fetch(name, params))[0][0]
+                if time.monotonic() > until:
+                    raise StorageUnavailableError(
+                        f"queue {params['queue']!r} is being used by a transaction that stays open; try again after it"
+                    ) from error
+            await self._aside(lambda: time.sleep(PAUSE))
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
+        raise NotImplementedError
+
+    async def _aside(self, call: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
 

@@ -42,6 +42,8 @@ def translated() -> Generator[None]:
 def translate(error: psycopg.Error) -> PgjqError:
     """Find pgjq's word for an error of the driver's."""
     text = str(error).strip() or type(error).__name__
+    if isinstance(error, TRANSIENT):
+        text = f"{text.splitlines()[0]}; roll the transaction back and make it again"
     match error:
         case PoolClosed():
             return StorageError("this storage has been closed")

@@ -17,6 +17,7 @@ from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, Unsu
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
+from pgjq.policy import POLICIES, SERIAL
 from pgjq.storage.base import Pulse, Settled
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
@@ -130,11 +131,18 @@ class PostgresOperations(PostgresDefinitions):
                 effects = PostgresEffects(session, lease)
                 yield effects
                 effects.check_completed()
+            await self._pass_on(lease)
         except Exception:
             # COMMIT may have lost its answer, and then nobody but the database knows what happened. Every driver has
             # its own word for that, hence any error.
             if effects is None or not effects.completed or not await self._was_completed(lease):
                 raise
+
+    async def _pass_on(self, lease: Lease) -> None:
+        """Have the next job of a key run, although the handler's transaction may have been too old to see it."""
+        queue_id, seq = lease.key
+        if POLICIES[queue_id & 7] in SERIAL:
+            await self._fetch("pass_on", {"queue_id": queue_id, "seq": seq})
 
     async def _was_completed(self, lease: Lease) -> bool:
         """Find out whether a lost COMMIT happened; there is no deciding anything before that is known."""

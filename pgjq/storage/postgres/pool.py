@@ -40,6 +40,8 @@ CONNECTION: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
+# Every statement of a function has to see what was committed before it, wherever a database's own default is another.
+READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
 # The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
 PREPARED = frozenset({"enqueue_job", "answer"})
@@ -79,6 +81,7 @@ class Pools:
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
+        self.connection = CONNECTION
         self.prepared: frozenset[str] = frozenset()
         self.checked = False
         self.blocking = BlockingPool(self)
@@ -93,11 +96,14 @@ class Pools:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
-            version, answering = row or (0, 0)
+            version, answering, isolation = row or (0, 0, "")
             greeted_by = connection.info.backend_pid
         check_version(version)
         # A pooler makes up a process number of its own when it greets a client.
         self.prepared = PREPARED if answering == greeted_by else frozenset()
+        if isolation != "read committed":
+            own = check_conninfo(self.conninfo).get("options") or ""
+            self.connection = CONNECTION | {"options": f"{own} {READ_COMMITTED}"}
         self.checked = True
 
     def close(self) -> None:
@@ -172,7 +178,7 @@ class BlockingPool:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self._pools.conninfo,
-                    kwargs=CONNECTION,
+                    kwargs=self._pools.connection,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
@@ -257,7 +263,7 @@ class AsyncPool:
                 self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
                 pool = AsyncConnectionPool(
                     self._pools.conninfo,
-                    kwargs=CONNECTION,
+                    kwargs=self._pools.connection,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,

@@ -19,7 +19,7 @@ local function retry_delay(job)
     local half = 2 ^ math.min(16, job[ATTEMPTS]) / 2
     local base = options.retry_delay or 1
     local delay = (base == 0 and 1 or base) * (half + half * math.random())
-    return micros(math.min(options.retry_delay_max or math.huge, delay))
+    return micros(math.min(options.retry_delay_max or math.huge, delay, 3155760000))
 end
 
 local function judge(job)
