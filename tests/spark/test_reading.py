@@ -13,11 +13,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import EqualTo, In
 from pyspark.sql.types import StringType, StructField, StructType
 
 import pgjq
 from pgjq.outcome import Completed
-from pgjq.spark.reader import split
+from pgjq.spark.columns import schema_of
+from pgjq.spark.reader import as_condition, split
 from pgjq.spark.source import PgjqDataSource
 from tests.spark.scene import BOOM, ask, do, end, finish, load
 
@@ -127,6 +129,21 @@ def test_filters_go_to_postgresql_and_mean_there_what_they_mean_in_spark(spark: 
         assert ("Filter" in plan.replace("RuntimeFilters", "")) == (number == 2), plan
 
 
+def test_text_that_postgresql_cannot_hold_is_left_for_spark_to_look_for() -> None:
+    schema = schema_of("history")
+    assert as_condition(EqualTo(("id",), "a\0b"), schema) is None
+    assert as_condition(In(("id",), ("a", "b\0")), schema) is None
+    assert as_condition(In(("id",), ("a'", None)), schema) is not None
+
+
+def test_names_with_quotes_are_names(past: str, postgres: pgjq.PostgresStorage) -> None:
+    name = 'it\'s "a" %s\\ue:name; --'
+    finish(postgres, name, ["o'one", "b\\2"])
+    for view in ("history", "jobs"):
+        assert {row.id for row in read(past, view=view, queue=name)} == {"o'one", "b\\2"}
+    assert [row.queue for row in read(past, view="queues", queue=name)] == [name]
+
+
 def test_a_read_is_of_the_moment_when_it_was_planned(past: str, postgres: pgjq.PostgresStorage) -> None:
     source = PgjqDataSource({"url": past, "columns": "id", "numPartitions": "2"})
     reader = source.reader(source.schema())
@@ -139,7 +156,10 @@ def test_a_read_is_of_the_moment_when_it_was_planned(past: str, postgres: pgjq.P
         ids = [row for span in planned for batch in reader.read(span) for row in batch.column(0).to_pylist()]
         assert len(ids) == 9
         assert "late" not in ids
-    assert len(read(past, columns="id")) == 11  # The one that waited has ended, too.
+    pgjq.Client(postgres).delete_job("mail", "failed")  # What has been removed since is gone as a whole.
+    left = [row for span in spans for batch in reader.read(span) for row in batch.column(0).to_pylist()]
+    assert left == [job_id for job_id in ids if job_id != "failed"]
+    assert len(read(past, columns="id")) == 10  # The one that waited has ended, too.
 
 
 def test_times_are_the_same_moment_in_every_time_zone(spark: SparkSession, past: str) -> None:
@@ -179,8 +199,13 @@ def test_spans_cover_every_number_once(first: int, last: int, wanted: int | None
 BAD_OPTIONS = {
     "a view that is none": ({"view": "everything"}, "view must be one of history, jobs, queues"),
     "a column that is none": ({"columns": "id,colour"}, "the view history has no column 'colour'"),
-    "no partition": ({"numPartitions": 0}, "numPartitions must be a whole number from 1 on"),
-    "a misspelt option": ({"veiw": "jobs"}, "unknown option veiw; the options are url"),
+    "no partition": ({"numPartitions": 0}, "numPartitions must be a whole number from 1 to 10000, not '0'"),
+    "too many partitions": ({"numPartitions": 10**9}, "numPartitions must be a whole number from 1 to 10000"),
+    "digits without end": ({"numPartitions": "9" * 5000}, "numPartitions must be a whole number from 1 to 10000"),
+    "a misspelt option": ({"veiw": "jobs"}, "unknown option veiw; the options here are url"),
+    "an option of a write": ({"writeId": "one"}, "unknown option writeid; the options here are url"),
+    "a path": ({"path": "mail"}, "unknown option path; the options here are url"),
+    "a queue that none can be": ({"queue": "a\0b"}, "a queue's name must not hold control characters"),
     "another storage": ({"url": "redis://localhost"}, "Spark reads and writes PostgreSQL, not redis"),
     "pushdown of what is neither": ({"pushdown": "yes"}, "pushdown must be true or false"),
 }
