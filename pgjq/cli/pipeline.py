@@ -116,7 +116,9 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.history import History, make_history
+        from pgjq.spark.requirements import check_java
     _check_out(Path(out))
+    check_java()  # Before a minute is spent on a history that nobody could look at.
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     with tempfile.TemporaryDirectory(prefix="pgjq-pipeline-") as home:
         with EmbeddedServer.start(Path(home, "postgres"), settings=_THROWAWAY) as server:

@@ -159,6 +159,9 @@ def test_without_java_the_message_says_how_to_install_it(
     code, said = invoke("run", "--url", database, "--lake", str(tmp_path / "lake"))
     assert (code, "openjdk-17" in said) == (1, True)
     assert not (tmp_path / "lake").exists()
+    code, said = invoke("demo", "--out", str(tmp_path / "report.html"))
+    assert (code, "openjdk-17" in said) == (1, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:

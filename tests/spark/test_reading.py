@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -233,7 +234,7 @@ def test_an_empty_database_has_no_history_and_one_without_a_schema_says_what_to_
 
 
 def test_passwords_show_nowhere(
-    spark: SparkSession, past: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    spark: SparkSession, spark_log: Path, past: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     secret = "hunter2-in-the-url"
     url = make_conninfo(past, password=secret)
@@ -258,10 +259,9 @@ def test_passwords_show_nowhere(
             load(spark, broken).collect()
         errors.append(str(caught.value))
     # Spark hands on what its Python processes say in its own time; the duplicates of a write are among it.
-    said = "".join(errors)
-    while "0 jobs were added to queue copies and 5 were there already (write copies)" not in said:
-        said += "".join(capfd.readouterr())
-    assert secret not in said
+    while "0 jobs were added to queue copies and 5 were there already (write copies)" not in spark_log.read_text():
+        time.sleep(0.05)
+    assert secret not in "".join([*errors, *capfd.readouterr(), spark_log.read_text()])
     assert secret not in frame._jdf.queryExecution().toString() + repr(frame)
     # What the pages of Spark's UI show, it takes from the events that the log has.
     log = Path(spark.sparkContext.getConf().get("spark.eventLog.dir").removeprefix("file://"))
