@@ -116,12 +116,14 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.history import History, make_history
+        from pgjq.spark.requirements import check_java
     _check_out(Path(out))
+    check_java()  # Before a minute is spent on a history that nobody could look at.
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     with tempfile.TemporaryDirectory(prefix="pgjq-pipeline-") as home:
         with EmbeddedServer.start(Path(home, "postgres"), settings=_THROWAWAY) as server:
             migrate(server.conninfo)
-            with _Steps(console) as steps:
+            with Steps(console) as steps:
                 steps.begin("history")
                 history = History(midnight, jobs, days, seed)
                 made = make_history(server.conninfo, history, lambda done, of: steps.tell(f"{done} of {of} days"))
@@ -146,7 +148,7 @@ def read_since(text: str, now: datetime) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-class _Steps:
+class Steps:
     """The steps of a run: in a terminal a line that moves, and a line for each step that is done; else nothing."""
 
     def __init__(self, console: Console) -> None:
@@ -205,7 +207,7 @@ def _run(console: Console, source: Source, lake: str, master: str | None) -> Sum
         from pgjq.spark.pipeline.session import spark_session
     check_source(source)
     try:
-        with _Steps(console) as steps:
+        with Steps(console) as steps:
             steps.begin("spark")
             with spark_session(master) as spark:
                 return run_pipeline(spark, source, lake, steps)

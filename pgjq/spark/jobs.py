@@ -86,34 +86,30 @@ def staged(batches: Iterator[Any], limit: int = PAYLOAD_BYTES) -> Iterator[Any]:
 
 
 def _ids(column: Any) -> Any:
-
     column = _as_text(column)
     if column.null_count:
         raise ValidationError("column 'id' must not be null")
-    _check_lengths("a job's id", column)
-    if pc.any(pc.match_substring(column, "\0")).as_py():
-        raise ValidationError("a job's id must not hold a NUL character")
+    _check_texts("a job's id", column)
     return column
 
 
 def _keys(column: Any, ids: Any) -> Any:
-
     if column is None:
         return pa.nulls(len(ids), pa.string())
     column = _as_text(column)
-    _check_lengths("singleton_key", column)
+    _check_texts("singleton_key", column)
     return column
 
 
-def _check_lengths(what: str, column: Any) -> None:
-
+def _check_texts(what: str, column: Any) -> None:
     ends = pc.min_max(pc.utf8_length(column)).as_py()
     if ends["min"] is not None and not 0 < ends["min"] <= ends["max"] <= ID_LENGTH:
         raise ValidationError(f"{what} must have 1 to {ID_LENGTH} characters; there is one with {ends['max']}")
+    if pc.any(pc.match_substring(column, "\0")).as_py():
+        raise ValidationError(f"{what} must not hold a NUL character")
 
 
 def _payloads(column: Any, ids: Any, limit: int) -> Any:
-
     if column.null_count:
         first = column.is_null().index(True).as_py()
         raise ValidationError(f"the payload of job {ids[first].as_py()!r} is null; JSON's null is the text 'null'")
@@ -132,8 +128,18 @@ def _payloads(column: Any, ids: Any, limit: int) -> Any:
 def _written(column: Any, ids: Any) -> list[str]:
     """Write values as JSON."""
     serde = JsonSerde()
-    values = column.to_pylist(maps_as_pydicts="strict")
-    return [serialize_payload(serde, value, job).decode() for value, job in zip(values, ids.to_pylist(), strict=True)]
+    return [
+        serialize_payload(serde, _value(value, job), job).decode()
+        for value, job in zip(column, ids.to_pylist(), strict=True)
+    ]
+
+
+def _value(value: Any, job: str) -> Any:
+    """Bring a value over to Python, which has no map with a key twice and no point in time beyond the year 9999."""
+    try:
+        return value.as_py(maps_as_pydicts="strict")
+    except (KeyError, ValueError, OverflowError) as error:
+        raise ValidationError(f"the payload of job {job!r} cannot be written as JSON: {error}") from error
 
 
 def _ranks(column: Any, ids: Any) -> Any:
@@ -161,5 +167,4 @@ def _times(column: Any, ids: Any) -> Any:
 
 
 def _as_text(column: Any) -> Any:
-
     return column.cast(pa.string())

@@ -17,22 +17,18 @@ from pgjq.storage.postgres.pool import check_conninfo
 from pgjq.storage.postgres.queries import check_schema_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-NAMES: Final = (
-    "url",
-    "schema",
-    "view",
-    "queue",
-    "columns",
-    "numPartitions",
-    "pushdown",
-    "maxRowsPerBatch",
-    "writeId",
-    "queryId",
-)
+# What there is to say about each use. What has no meaning for one is refused there, and not passed over.
+READING: Final = ("url", "schema", "view", "queue", "columns", "numPartitions", "pushdown")
+STREAMING: Final = ("url", "schema", "view", "queue", "columns", "numPartitions", "maxRowsPerBatch")
+WRITING: Final = ("url", "schema", "queue", "writeId")
+STREAM_WRITING: Final = ("url", "schema", "queue", "queryId")
+NAMES: Final = tuple(dict.fromkeys((*READING, *STREAMING, *WRITING, *STREAM_WRITING)))
+MOST_TASKS: Final = 10_000
+MOST_ROWS: Final = 10**12
 # Spark hands these over as well; they are its own.
-_SPARKS: Final = frozenset({"checkpointlocation", "path", "__datasource_name__", "queryname"})
+_SPARKS: Final = frozenset({"checkpointlocation", "__datasource_name__", "queryname"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +47,12 @@ class Options:
     query_id: str | None = None
 
 
-def read_options(given: Mapping[str, Any]) -> Options:
-    """Read what Spark hands over, whose names do not depend on case."""
+def read_options(given: Mapping[str, Any], names: Sequence[str] = NAMES) -> Options:
+    """Read what Spark hands over, whose names do not depend on case; those that may be there are given."""
     told = {name.lower(): str(value) for name, value in given.items()}
-    unknown = sorted(set(told) - {name.lower() for name in NAMES} - _SPARKS)
+    unknown = sorted(set(told) - {name.lower() for name in names} - _SPARKS)
     if unknown:
-        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(NAMES)}")
+        raise ValidationError(f"unknown option {', '.join(unknown)}; the options here are {', '.join(names)}")
     queue = told.get("queue")
     columns = told.get("columns")
     return Options(
@@ -65,9 +61,9 @@ def read_options(given: Mapping[str, Any]) -> Options:
         view=check_view(told.get("view", "history")),
         queue=None if queue is None else check_queue(queue),
         columns=None if columns is None else _names(columns),
-        partitions=_count(told, "numPartitions"),
+        partitions=_count(told, "numPartitions", MOST_TASKS),
         pushdown=_truth(told, "pushdown"),
-        max_rows=_count(told, "maxRowsPerBatch"),
+        max_rows=_count(told, "maxRowsPerBatch", MOST_ROWS),
         write_id=_name(told, "writeId"),
         query_id=_name(told, "queryId"),
     )
@@ -97,12 +93,13 @@ def _names(columns: str) -> tuple[str, ...]:
     return names
 
 
-def _count(told: Mapping[str, str], name: str) -> int | None:
+def _count(told: Mapping[str, str], name: str, most: int) -> int | None:
     value = told.get(name.lower())
     if value is None:
         return None
-    if not value.isdecimal() or int(value) < 1:
-        raise ValidationError(f"{name} must be a whole number from 1 on, not {value!r}")
+    # Its length first: Python refuses to read a number of thousands of digits.
+    if not value.isdecimal() or len(value) > len(str(most)) or not 1 <= int(value) <= most:
+        raise ValidationError(f"{name} must be a whole number from 1 to {most}, not {value[:20]!r}")
     return int(value)
 
 
@@ -118,6 +115,6 @@ _LONGEST_NAME: Final = 512
 
 def _name(told: Mapping[str, str], name: str) -> str | None:
     value = told.get(name.lower())
-    if value is not None and not 0 < len(value) <= _LONGEST_NAME:
-        raise ValidationError(f"{name} must have 1 to {_LONGEST_NAME} characters")
+    if value is not None and (not 0 < len(value) <= _LONGEST_NAME or "\0" in value):
+        raise ValidationError(f"{name} must have 1 to {_LONGEST_NAME} characters, none of them NUL")
     return value

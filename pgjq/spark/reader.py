@@ -172,4 +172,7 @@ def as_condition(given: Filter, schema: StructType) -> Condition | None:
     if operator is None or column in _TEXTS or not isinstance(schema[column].dataType, kinds):
         return None
     value: Any = getattr(given, "value", None)
-    return Condition(column, operator, list(value) if operator == "in" else value)
+    wanted: list[Any] = list(value) if operator == "in" else [value]
+    if any(isinstance(one, str) and "\0" in one for one in wanted):
+        return None  # PostgreSQL has no such text, nor a word for it.
+    return Condition(column, operator, wanted if operator == "in" else value)

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from pgjq.errors import ValidationError
 from pgjq.spark.columns import check_schema, schema_of
-from pgjq.spark.options import read_options
+from pgjq.spark.options import READING, STREAM_WRITING, STREAMING, WRITING, read_options
 from pgjq.spark.reader import FilteringReader, JobsReader, QueuesReader
 from pgjq.spark.stream import EndingsReader
 from pgjq.spark.writer import JobsWriter, StreamWriter
@@ -38,7 +38,7 @@ class PgjqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return who reads these columns."""
-        options = read_options(self.options)
+        options = read_options(self.options, READING)
         check_schema(options.view, schema)
         if options.view == "queues":
             if options.pushdown:
@@ -48,13 +48,13 @@ class PgjqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Return who reads endings as they come."""
-        options = read_options(self.options)
+        options = read_options(self.options, STREAMING)
         return EndingsReader(options, check_schema(options.view, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
         """Return who makes jobs of a data frame."""
-        return JobsWriter(read_options(self.options), schema, overwrite=overwrite)
+        return JobsWriter(read_options(self.options, WRITING), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
         """Return who makes jobs of a stream."""
-        return StreamWriter(read_options(self.options), schema, overwrite=overwrite)
+        return StreamWriter(read_options(self.options, STREAM_WRITING), schema, overwrite=overwrite)

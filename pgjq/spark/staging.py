@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import re
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.jobs import staged
 from pgjq.spark.untyped import adbc, pa
+from pgjq.storage.postgres.extract import write as literal
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -17,15 +18,22 @@ if TYPE_CHECKING:
     from pgjq.spark.options import Options
 
 
-def fill_stage(options: Options, batches: Iterator[Any]) -> tuple[str | None, int]:
-    """Put all rows onto a new stage; return its name and how many they are."""
+NAMED_BYTES: Final = 32 * 1024 * 1024
+# Where the server says that it was, in whatever language: "COPY stage_…, line 2, column payload".
+_PLACE: Final = re.compile(r"COPY stage_\w+, \S+ (\d+), \S+ (\w+)")
+_NO_JSON: Final = "22P02"
+_TOO_DEEP: Final = "54001"
+
+
+def fill_stage(options: Options, write: str, batches: Iterator[Any]) -> tuple[str | None, int]:
+    """Put all rows onto a new stage of a write; return its name and how many they are."""
     ready = Checked(staged(batch for batch in batches if batch.num_rows))
     first = next(ready, None)
     if first is None:
         return None, 0
     try:
         with adbc.connect(options.conninfo) as connection, connection.cursor() as cursor:
-            cursor.execute(Queries(options.schema).written("create_stage", {}))
+            cursor.execute(Queries(options.schema).written("create_stage", {"write": literal(write)}))
             stage = cursor.fetchone()[0]
             rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], ready))
             cursor.adbc_ingest(stage, rows, mode="append", db_schema_name=options.schema)
@@ -36,12 +44,16 @@ def fill_stage(options: Options, batches: Iterator[Any]) -> tuple[str | None, in
 
 
 class Checked:
-    """Batches that remember how many rows they were, and the last of them, in which an error was."""
+    """Batches that remember how many rows they were, and their ids: of a row that it refuses, a server says the number.
+
+    It does so when all have been sent. Ids beyond some megabytes are not remembered.
+    """
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
+        self._ids: list[Any] = []
+        self._room = NAMED_BYTES
         self.count = 0
-        self.last: Any = None
         self.refused: ValidationError | None = None
 
     def __iter__(self) -> Checked:
@@ -49,33 +61,37 @@ class Checked:
 
     def __next__(self) -> Any:
         try:
-            self.last = next(self._batches)
+            batch = next(self._batches)
         except ValidationError as error:
             self.refused = error
             raise
-        self.count += self.last.num_rows
-        return self.last
+        self.count += batch.num_rows
+        self._room -= batch.column("id").nbytes
+        if self._room >= 0:
+            self._ids.append(batch.column("id"))
+        return batch
+
+    def name(self, row: int) -> str:
+        """Name the job of a row, the first of which is 1."""
+        ids = pa.chunked_array(self._ids, pa.string())
+        return f"job {ids[row - 1].as_py()!r}" if row <= len(ids) else f"the job in row {row} of a task"
 
 
 def _understood(error: Exception, ready: Checked) -> Exception:
     """Say what was wrong in our words: a row that cannot be a job, or the server."""
     if ready.refused is not None:
         return ready.refused
-    said = str(error)
-    if "22P02" in said or "22P05" in said or "json" in said:
-        return ValidationError(_wrong_json(ready.last) or said)
+    said, code = str(error), getattr(error, "sqlstate", None) or ""
+    place = _PLACE.search(said)
+    if place is not None and (code.startswith("22") or code == _TOO_DEEP):
+        wrong = "is not JSON" if code == _NO_JSON else "cannot be stored"
+        return ValidationError(f"the {place[2]} of {ready.name(int(place[1]))} {wrong}: {_reason(said)}")
     if "could not connect" in said or "connection" in said.lower():
         return StorageUnavailableError(said)
     return StorageError(said)
 
 
-def _wrong_json(batch: Any) -> str | None:
-    """Find the job whose payload is no JSON."""
-    if batch is None:
-        return None
-    for job, payload in zip(batch.column("id").to_pylist(), batch.column("payload").to_pylist(), strict=True):
-        try:
-            json.loads(payload)
-        except ValueError as error:
-            return f"the payload of job {job!r} is not JSON: {error}"
-    return None
+def _reason(said: str) -> str:
+    """Take the server's own words out of the driver's: what it complains of, and what it adds to it."""
+    lines = [line.partition(":  ")[2] for line in said.splitlines() if ":  " in line]
+    return "; ".join(lines[:2])

@@ -1,16 +1,20 @@
 """Writing jobs: every task fills a stage of its own, and one transaction of the driver makes jobs of all of them.
 
 * A task fails: its stage goes with its transaction, and Spark tries again.
-* A task is tried twice and both succeed, or one wakes up long after: each has a stage, and only the one that Spark
-  names at the end becomes jobs. The other is swept when it is old.
-* The write fails: `abort` drops the stages, and no job was made. The driver dies: they are swept when they are old.
+* A task is tried twice and both succeed: each has a stage, and only the one that Spark names at the end becomes jobs.
+  The other goes with it. If one wakes up long after, its stage is swept when it is old.
+* The write fails: `abort` drops the stages, also of tasks that were never heard of again, and no job was made. The
+  driver dies: they are swept when they are old.
 * The commit's answer is lost: it is asked for again, and the ledger says whether it had been made.
 * The write is made again under the same `writeId`, or a stream repeats a batch: the ledger has it, nothing happens.
+* A stream begins anew, with a new checkpoint and its old `queryId`: its batches have numbers that the ledger knows as
+  written. It is refused, because what it brings would be lost without a word.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -41,8 +45,9 @@ TRIES: Final = 3
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task has put on its stage. None of it is a job yet."""
+    """What a task has put on its stage, and for which write. None of it is a job yet."""
 
+    write: str
     stage: str | None
     rows: int
 
@@ -69,9 +74,10 @@ class _Enqueueing:
         check_frame(schema)
         self._options = options
         self._queue = options.queue
+        self._write = uuid4().hex  # By which the stages of this write are known.
 
     def _stage(self, iterator: Iterator[Any]) -> Staged:
-        return Staged(*fill_stage(self._options, iterator))
+        return Staged(self._write, *fill_stage(self._options, self._write, iterator))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int) -> None:
         """Make jobs, or find that they have been made; ask again if the answer was lost."""
@@ -86,9 +92,11 @@ class _Enqueueing:
             "batch": batch,
         }
         jobs, duplicates, before = self._enqueue(params)
-        log.info(
+        # Spark runs this in a process without handlers, where warnings are all that anybody sees.
+        log.log(
+            logging.WARNING if duplicates or before else logging.INFO,
             "%s jobs were added to queue %s and %s were there already (write %s%s)",
-            *(jobs, self._queue, duplicates, write_id, ", made before" if before else ""),
+            *(jobs, self._queue, duplicates, write_id, ", made before and not again" if before else ""),
         )
 
     def _enqueue(self, params: dict[str, Any]) -> tuple[int, int, bool]:
@@ -96,7 +104,8 @@ class _Enqueueing:
             try:
                 with errand(self._options.conninfo, self._options.schema) as here:
                     (answer,) = here.fetch("enqueue_staged", params)
-                    here.fetch("sweep_stages", {"age": OLD})
+                    with suppress(StorageError):  # The jobs are there; a write does not fail because of others' stages.
+                        here.fetch("sweep_stages", {"age": OLD})
             except StorageUnavailableError:
                 if not left:
                     raise
@@ -105,9 +114,9 @@ class _Enqueueing:
         raise AssertionError
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        stages = [message.stage for message in messages if isinstance(message, Staged) and message.stage is not None]
+        writes = {message.write for message in messages if isinstance(message, Staged)}
         with errand(self._options.conninfo, self._options.schema) as here:
-            here.fetch("drop_stages", {"stages": stages})
+            here.fetch("drop_stages", {"writes": sorted({self._write, *writes})})
 
 
 class JobsWriter(_Enqueueing, DataSourceArrowWriter):
@@ -120,7 +129,7 @@ class JobsWriter(_Enqueueing, DataSourceArrowWriter):
         self._made = read_written(options, self._write_id) is not None
 
     def write(self, iterator: Iterator[Any]) -> Staged:
-        return Staged(None, 0) if self._made else self._stage(iterator)
+        return Staged(self._write, None, 0) if self._made else self._stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._commit(messages, self._write_id, 0)

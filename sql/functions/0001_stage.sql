@@ -2,8 +2,8 @@
 -- one transaction makes jobs of all that is on the stages.
 --
 -- A stage appears when whoever filled it commits, and goes in the transaction that empties it. What was staged twice,
--- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. A stage
--- that nobody names is not jobs; it lies there until it is swept.
+-- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. The other
+-- goes with it, for a stage's name says which write it is of; one that appears later lies there until it is swept.
 
 -- The schema that all this is in, as SQL writes it.
 create function pgjq.home() returns text
@@ -13,17 +13,32 @@ as $$
     select t.typnamespace::regnamespace::text from pg_type as t where t.oid = pg_typeof(null::pgjq.queue)::oid
 $$;
 
--- Make a stage, in the transaction that is going to fill it; return its name. When it was made is in the name.
+-- The stages that are there: their names, when they were made, and of which writes they are. All of it is in the name,
+-- and no other table has such a name.
+create function pgjq.stages() returns table (stage text, made_at timestamptz, write text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select c.relname::text, to_timestamp(split_part(c.relname, '_', 2)::bigint), split_part(c.relname, '_', 3)
+    from pg_class as c
+    where
+        c.relnamespace = pgjq.home()::regnamespace and c.relkind = 'r'
+        and c.relname ~ '^stage_[0-9]{1,12}_[0-9a-f]{32}_[0-9a-f]{8}$'
+$$;
+
+-- Make a stage of a write, which 32 hexadecimal digits name, in the transaction that is going to fill it; return its
+-- name.
 --
 -- Not logged: what a crash loses here has not been promised to anybody. Numbers are drawn as rows come in.
-create function pgjq.create_stage() returns text
+create function pgjq.create_stage(write text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     home constant text := pgjq.home();
     stage constant text := format(
-        'stage_%s_%s', floor(extract(epoch from clock_timestamp()))::bigint, replace(gen_random_uuid()::text, '-', '')
+        'stage_%s_%s_%s',
+        floor(extract(epoch from clock_timestamp()))::bigint, write, left(gen_random_uuid()::text, 8)
     );
 begin
     execute format(
@@ -36,8 +51,8 @@ begin
 end
 $$;
 
--- Drop stages, if they are there.
-create function pgjq.drop_stages(stages text[]) returns void
+-- Drop the stages of these writes, whoever filled them.
+create function pgjq.drop_stages(writes text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -45,7 +60,7 @@ declare
     home constant text := pgjq.home();
     stage text;
 begin
-    foreach stage in array stages loop
+    for stage in select s.stage from pgjq.stages() as s where s.write = any(writes) loop
         execute format('drop table if exists %s.%I', home, stage);
     end loop;
 end
@@ -59,18 +74,15 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '10ms'
 as $$
 declare
-    old record;
+    home constant text := pgjq.home();
+    old text;
     swept integer := 0;
 begin
     for old in
-        select c.oid::regclass as stage
-        from pg_class as c
-        where
-            c.relnamespace = pgjq.home()::regnamespace and c.relname ~ '^stage_[0-9]+_[0-9a-f]{32}$'
-            and to_timestamp(split_part(c.relname, '_', 2)::bigint) < clock_timestamp() - make_interval(secs => age)
+        select s.stage from pgjq.stages() as s where s.made_at < clock_timestamp() - make_interval(secs => age)
     loop
         begin
-            execute format('drop table %s', old.stage);
+            execute format('drop table %s.%I', home, old);
             swept := swept + 1;
         exception when lock_not_available or insufficient_privilege or undefined_table then
             null;
@@ -82,7 +94,8 @@ $$;
 
 -- Make jobs of everything on these stages, and drop them; return how many were made, and how many were not, because
 -- their ids or their places were taken. `write_id` and `batch` name this write: what has been written under a name is
--- not written again, and the first answer is given again.
+-- not written again, and the first answer is given again. A stream's batches come in their order: one that has been
+-- overtaken is of a stream that began anew under an old name, and would be taken for what that name has written.
 --
 -- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
 -- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
@@ -99,6 +112,7 @@ as $$
 declare
     home constant text := pgjq.home();
     at constant timestamptz := pgjq.now();
+    writes constant text[] := array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name));
     here integer;
     inherited jsonb;
     staged text;
@@ -109,10 +123,16 @@ begin
     insert into pgjq.bulk_write (id, batch, queue, jobs, duplicates) values (write_id, batch, queue, 0, 0)
     on conflict on constraint bulk_write_pkey do nothing;
     written_before := not found;
+    answer := (select max(w.batch) from pgjq.bulk_write as w where w.id = write_id);
+    if answer > batch then
+        raise exception 'batch % of % comes after its batch %: a stream with a new checkpoint needs a new queryId',
+            batch, write_id, answer
+        using errcode = 'check_violation';
+    end if;
     if written_before then
         select w.jobs, w.duplicates into jobs, duplicates
         from pgjq.bulk_write as w where w.id = write_id and w.batch = enqueue_staged.batch;
-        perform pgjq.drop_stages(stages);
+        perform pgjq.drop_stages(writes);
         return;
     end if;
     here := pgjq.queue_id(queue);
@@ -221,6 +241,6 @@ begin
     where w.id = write_id and w.batch = enqueue_staged.batch;
     -- Of a stream, only the last batch can come again.
     delete from pgjq.bulk_write as w where w.id = write_id and w.batch < enqueue_staged.batch - 100;
-    perform pgjq.drop_stages(stages);
+    perform pgjq.drop_stages(writes);
 end
 $$;

@@ -1,2 +1,2 @@
--- Make a stage for jobs on their way in: see sql/functions/0001_stage.sql.
-select pgjq.create_stage() as stage
+-- Make a stage for jobs of a write on their way in: see sql/functions/0001_stage.sql.
+select pgjq.create_stage(:write::text) as stage

@@ -1,2 +1,2 @@
--- Drop stages that are not wanted any more.
-select pgjq.drop_stages(:stages::text[]) as dropped
+-- Drop stages of writes that are not going to be made.
+select pgjq.drop_stages(:writes::text[]) as dropped

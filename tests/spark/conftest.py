@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where everything goes that Spark and its Python processes say on the terminal."""
+    return tmp_path_factory.mktemp("spark-log") / "stderr"
+
+
+@contextmanager
+def stderr_to(file: Path) -> Generator[None]:
+    """Have processes that are started meanwhile write their errors to a file."""
+    terminal = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator[SparkSession]:
     """A session whose tasks are tried three times, with an event log to look for secrets in."""
     # Before the JVM starts: its Python workers are to be this very Python, which has what they import.
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
 
     events = tmp_path_factory.mktemp("spark-events")
-    session = (
+    builder = (
         SparkSession.builder.master("local[2,3]")
         .appName("pgjq tests")
         .config("spark.ui.enabled", "false")
@@ -36,8 +57,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.log.level", "ERROR")
         # Queries here are short: what the optimizing compiler would gain on them, it costs several times over.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
     )
+    with stderr_to(spark_log):
+        session = builder.getOrCreate()
     yield session
     session.stop()
 

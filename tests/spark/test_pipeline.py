@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from psycopg.rows import dict_row
 
 import pgjq
+from pgjq.cli import main
 from pgjq.outcome import Completed
 from pgjq.spark import register
 from pgjq.spark.pipeline.anomalies import find_anomalies
@@ -122,6 +125,18 @@ def test_what_was_planted_is_found_and_nothing_else(past: Past) -> None:
         assert here <= expected
         found = [row for row in found if not (row["begins"] < ends and row["ends"] > begins)]
     assert found == []
+
+
+def test_a_report_of_the_lake_shows_what_was_found(past: Past, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    told = CliRunner().invoke(main, ["pipeline", "report", "--lake", str(past.lake), "--out", str(out), "--json"])
+    assert json.loads(told.output) == {"report": str(out), "bytes": out.stat().st_size}
+    page = out.read_text(encoding="utf-8")
+    for queue in ("mail", "media", "billing", "search", "reports"):
+        assert f"<h3>{queue}: run time</h3>" in page
+    assert page.count("above its band") == len([row for row in table(past.lake, "anomalies") if row["side"] == "above"])
+    assert "expire_in_seconds is 300" in page
+    assert "media-2" in page
 
 
 def test_a_history_in_which_nothing_happens_has_no_anomalies(database: str, spark: SparkSession) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from contextlib import closing
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import pgjq
 from pgjq.cli import main
+from pgjq.cli.pipeline import Steps
 from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.history import make_history
 from pgjq.spark.pipeline.lake import JOBS, Lake
@@ -93,7 +97,15 @@ def test_rows_that_cannot_be_true_stop_the_run_and_nothing_of_it_is_published(
     assert not Lake.open(str(lake)).manifest.batches
     assert list((lake / JOBS).glob("*")) == []
     do(database, "update pgjq.done set started_at = null")
-    assert run(spark, Source(database), str(lake)).read == 2
+    do(database, "update pgjq.body set created_at = '2020-01-01'")
+    do(
+        database,
+        "update pgjq.done d set finished_at = '2020-01-02' from pgjq.body b where b.seq = d.seq and id = 'good'",
+    )
+    code, said = invoke("run", "--url", database, "--lake", str(lake), "--since", "2026-01-01", "--json")
+    assert code == 0
+    assert {"read": 1, "jobs": 1, "days": 1}.items() <= json.loads(said.splitlines()[-1]).items()
+    assert [row["id"] for row in table(lake, JOBS)] == ["bad"]
 
 
 def test_an_ending_that_comes_twice_is_a_violation(spark: SparkSession) -> None:
@@ -147,12 +159,35 @@ def test_without_java_the_message_says_how_to_install_it(
     code, said = invoke("run", "--url", database, "--lake", str(tmp_path / "lake"))
     assert (code, "openjdk-17" in said) == (1, True)
     assert not (tmp_path / "lake").exists()
+    code, said = invoke("demo", "--out", str(tmp_path / "report.html"))
+    assert (code, "openjdk-17" in said) == (1, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:
     place = str(tmp_path / "lake")
     with Lake.writing(place), pytest.raises(pgjq.StorageError, match="another run"), Lake.writing(place):
         pass
+
+
+def test_what_a_desktop_leaves_in_a_lake_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    with Lake.writing(str(place)):
+        (place / JOBS / "batch=3").mkdir(parents=True)
+        (place / JOBS / ".DS_Store").write_text("a desktop's")
+    with Lake.writing(str(place)):
+        assert [path.name for path in (place / JOBS).iterdir()] == [".DS_Store"]
+
+
+def test_steps_are_told_on_a_terminal_and_nowhere_else() -> None:
+    for terminal in (True, False):
+        told = StringIO()
+        with Steps(Console(file=told, force_terminal=terminal)) as steps:
+            steps.begin("extract")
+            steps.count(1_000)
+            steps.count(500)
+            steps.begin("metrics")
+        assert ("extract" in told.getvalue(), "1,500 endings" in told.getvalue()) == (terminal, terminal)
 
 
 def test_a_report_of_no_lake_says_what_makes_one(tmp_path: Path) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pgjq.spark.report.figures import SLOTS, Figures, largest
+from pgjq.spark.pipeline.lake import Lake, Manifest
+from pgjq.spark.report.figures import SLOTS, Figures, average_hours, largest
 from pgjq.spark.report.page import write_page
 from pgjq.spark.report.svg import nice_ceiling
-from pgjq.spark.report.wording import count, duration, share
+from pgjq.spark.report.wording import between, count, duration, share
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script>\"'&</title></svg><img src=x onerror=alert(1)>"
 EMPTY = {"br", "img", "meta", "input", "link"}
@@ -116,6 +122,26 @@ def test_a_quiet_lake_has_a_page_too() -> None:
         assert said in reader.text
 
 
+def test_a_day_by_itself_is_drawn() -> None:
+    first = date(2026, 1, 1)
+    page = write_page(figures("mail", dates=[first], days={"mail": {first: day()}}, errors={"Boom": {first: 1}}))
+    assert page.count('<rect fill="var(--c0)"') == 2
+    assert not re.search(r'points="([\d.]+),[\d.]+ \1,[\d.]+"', page)  # A shape without any width.
+
+
+def test_an_average_hour_is_of_as_many_mondays_as_there_were(tmp_path: Path) -> None:
+    """From a Monday to the next one, with ten endings at noon of every day."""
+    dates = [date(2026, 1, 5) + timedelta(days=n) for n in range(8)]
+    manifest = Manifest(batches=(), days={str(one): "run=1" for one in dates}, whole="run=1", runs=1)
+    for one in dates:
+        place = tmp_path / "metrics" / "run=1" / f"date={one}"
+        place.mkdir(parents=True)
+        noon = datetime(one.year, one.month, one.day, 12, tzinfo=UTC)
+        pq.write_table(pa.table({"queue": ["mail"], "hour": [noon], "ended": [10]}), place / "part.parquet")
+    heat = average_hours(Lake(tmp_path, manifest), dates)
+    assert heat["mail"] == [10.0 if slot % 24 == 12 else 0.0 for slot in range(SLOTS)]
+
+
 def test_small_series_are_one_series_together() -> None:
     first = date(2026, 1, 1)
     counts = {f"q{n}": {first: n} for n in range(10)}
@@ -135,4 +161,6 @@ def test_durations_are_written_in_the_unit_that_fits(seconds: float | None, said
 def test_numbers_are_short() -> None:
     assert [count(n) for n in (0, 9_999, 12_345, 1_234_567)] == ["0", "9,999", "12.3 k", "1.23 M"]
     assert share(0.01234) == "1.23 %"
+    assert between("ended", 0, 52) == "0 to 52 / h"
+    assert between("run_p95", 0.342, 2.43) == "342 ms to 2.43 s"
     assert [nice_ceiling(n) for n in (0, 1, 1.2, 17, 999, 1001)] == [1, 1, 1.5, 20, 1000, 1500]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,10 @@ import pgjq
 from pgjq.blocking import drive
 from pgjq.job import NewJob
 from pgjq.outcome import Completed
+from pgjq.spark import staging
 from pgjq.spark.jobs import check_frame, staged
 from pgjq.spark.options import read_options
-from pgjq.spark.writer import JobsWriter, Staged, StreamWriter, read_written
+from pgjq.spark.writer import JobsWriter, StreamWriter, read_written
 from tests.spark.scene import BOOM, ask, do, end
 
 if TYPE_CHECKING:
@@ -80,14 +83,17 @@ def test_staged_rows_become_jobs_as_an_enqueue_makes_them(postgres: pgjq.Postgre
 
 
 def test_only_what_the_driver_names_becomes_jobs(database: str) -> None:
-    one = writer(database)
-    first, second = one.write(iter([rows(["a", "b"])])), one.write(iter([rows(["a", "b"])]))  # Tried twice.
-    assert len(stages(database)) == 2
+    one, other = writer(database), writer(database, queue="other")
+    theirs = other.write(iter([rows(["x"])]))
+    for _ in range(2):
+        second = one.write(iter([rows(["a", "b"])]))  # Tried twice, and the first one's answer was lost.
+    assert len(stages(database)) == 3
     one.commit([second])
     assert ids(database) == ["a", "b"]
+    assert stages(database) == [theirs.stage]
     zombie = one.write(iter([rows(["a", "b"])]))  # Which woke up long after.
     assert ids(database) == ["a", "b"]
-    assert sorted(stages(database)) == sorted([str(first.stage), str(zombie.stage)])
+    assert sorted(stages(database)) == sorted([str(theirs.stage), str(zombie.stage)])
     assert ask(database, "select pgjq.sweep_stages(3600)") == [(0,)]
     assert ask(database, "select pgjq.sweep_stages(-1)") == [(2,)]
     assert stages(database) == []
@@ -98,10 +104,10 @@ def test_a_write_that_fails_leaves_nothing(database: str) -> None:
     message = one.write(iter([rows(["a"])]))
     with pytest.raises(pgjq.StorageError, match="did not say what it has staged"):
         one.commit([message, None])
-    one.abort([message, None])
-    lost = Staged(message.stage, 1)
+    one.abort([None, None])  # Not even the task that had staged something was heard of again.
+    assert stages(database) == []
     with pytest.raises(pgjq.SchemaError):
-        one.commit([lost])
+        one.commit([message])
     assert (ids(database), stages(database), ask(database, "select count(*) from pgjq.bulk_write")) == ([], [], [(0,)])
 
 
@@ -109,7 +115,7 @@ def test_rows_that_are_missing_stop_the_commit(database: str) -> None:
     one = writer(database)
     message = one.write(iter([rows(["a", "b"])]))
     with pytest.raises(pgjq.StorageError, match="3 rows were staged, and 2 are there"):
-        one.commit([Staged(message.stage, 3)])
+        one.commit([replace(message, rows=3)])
     assert ids(database) == []
     one.commit([message])
     assert ids(database) == ["a", "b"]
@@ -129,18 +135,42 @@ def test_a_write_of_the_same_name_is_made_once(database: str) -> None:
     assert (written.queue, written.jobs, written.duplicates) == ("mail", 2, 0)
 
 
+def test_two_that_write_under_one_name_at_once_make_one_write(database: str) -> None:
+    both = [writer(database, writeId="monday") for _ in range(2)]
+    staged_by = [one.write(iter([rows([f"{n}-{i}" for i in range(300)])])) for n, one in enumerate(both)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda pair: pair[0].commit([pair[1]]), zip(both, staged_by, strict=True)))
+    assert len({job_id.partition("-")[0] for job_id in ids(database)}) == 1
+    assert (len(ids(database)), stages(database)) == (300, [])
+
+
+def test_a_queue_that_was_deleted_meanwhile_is_made_anew(postgres: pgjq.PostgresStorage, database: str) -> None:
+    client = pgjq.Client(postgres)
+    client.create_queue("mail", partition=True)
+    one = writer(database)
+    message = one.write(iter([rows(["a"])]))
+    client.delete_queue("mail")
+    one.commit([message])
+    assert (ids(database), client.get_queue("mail").partition) == (["a"], False)
+
+
 def test_a_stream_writes_each_batch_once(database: str) -> None:
     options = read_options({"url": database, "queue": "mail", "queryId": "orders"})
     for batch, names in [(0, ["a", "b"]), (1, ["c"]), (1, ["c"]), (2, ["d"])]:
         message = StreamWriter(options, FRAME, overwrite=False).write(iter([rows(names)]))
         StreamWriter(options, FRAME, overwrite=False).commit([message], batch)
     assert (ids(database), stages(database)) == (["a", "b", "c", "d"], [])
+    anew = StreamWriter(options, FRAME, overwrite=False).write(iter([rows(["e"])]))
+    with pytest.raises(pgjq.StorageError, match=r"batch 0 of orders comes after its batch 2: .* needs a new queryId"):
+        StreamWriter(options, FRAME, overwrite=False).commit([anew], 0)
+    StreamWriter(options, FRAME, overwrite=False).abort([anew], 0)
+    assert (ids(database), stages(database)) == (["a", "b", "c", "d"], [])
     with pytest.raises(pgjq.ValidationError, match="option queryId is missing"):
         StreamWriter(read_options({"url": database, "queue": "mail"}), FRAME, overwrite=False)
 
 
 def test_ids_that_are_taken_are_counted_and_ids_that_are_free_again_are_used(
-    postgres: pgjq.PostgresStorage, database: str
+    postgres: pgjq.PostgresStorage, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = pgjq.Client(postgres)
     client.enqueue("mail", "completed", 1)
@@ -157,6 +187,9 @@ def test_ids_that_are_taken_are_counted_and_ids_that_are_free_again_are_used(
     written = read_written(read_options({"url": database}), "w")
     assert written is not None
     assert (written.jobs, written.duplicates) == (4, 4)
+    # A warning: Spark commits in a process of its own, where nothing less is seen.
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning == "4 jobs were added to queue mail and 4 were there already (write w)"
     status = client.get_status("mail", "failed")
     assert status is not None
     assert (status.state, status.attempts) == ("queued", 0)
@@ -224,6 +257,18 @@ BAD_ROWS = {
     "what is no JSON": ({"payload": pa.array(["{'a': 1}"])}, "the payload of job 'one' is not JSON"),
     "NaN": ({"payload": pa.array([{"x": float("nan")}])}, "payload of job 'one' cannot be serialised"),
     "a priority out of bounds": ({"priority": pa.array([40_000])}, "priority must be between -32767 and 32767"),
+    "text that is no JSON to others": ({"payload": pa.array(["NaN"])}, "of job 'one' is not JSON: .*NaN"),
+    "NUL in a payload": ({"payload": pa.array(['"a\0b"'])}, "the payload of job 'one' cannot be stored: invalid byte"),
+    "JSON without end": ({"payload": pa.array(["[" * 200_000])}, "the payload of job 'one' cannot be stored: stack"),
+    "a key twice": (
+        {"payload": pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))},
+        "the payload of job 'one' cannot be written as JSON: .*duplicate key was 'a'",
+    ),
+    "a time beyond all calendars": (
+        {"payload": pa.array([{"at": 2**60}], pa.struct([("at", pa.timestamp("us"))]))},
+        "the payload of job 'one' cannot be written as JSON: date value out of range",
+    ),
+    "NUL in a key": ({"singleton_key": pa.array(["a\0b"])}, "singleton_key must not hold a NUL"),
     "an empty key": ({"singleton_key": pa.array([""])}, "singleton_key must have 1 to 512 characters"),
 }
 
@@ -235,8 +280,14 @@ def test_rows_that_cannot_be_jobs_are_named_and_leave_nothing(database: str, cas
     one = writer(database)
     bad = pa.RecordBatch.from_pydict(good | columns)
     with pytest.raises(pgjq.ValidationError, match=message):
-        one.write(iter([rows(["good"]), bad]))
+        one.write(iter([rows(["good"]), bad, rows(["better"])]))
     assert (stages(database), ids(database)) == ([], [])
+
+
+def test_a_row_whose_id_was_not_kept_is_named_by_its_number(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "NAMED_BYTES", 0)
+    with pytest.raises(pgjq.ValidationError, match="the payload of the job in row 2 of a task is not JSON"):
+        writer(database).write(iter([pa.RecordBatch.from_pydict({"id": ["a", "b"], "payload": ["1", "oops"]})]))
 
 
 def test_a_payload_over_the_limit_is_named() -> None:

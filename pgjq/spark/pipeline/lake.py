@@ -137,21 +137,19 @@ class Lake:
         return f"file://{self.root / directory}"
 
     def sweep(self) -> None:
-        """Remove what belongs to no table: the manifest does not name it."""
+        """Remove what belongs to no table: the manifest does not name it.
+
+        Files that a desktop or a file server leaves beside it are not ours. What cannot be removed now, the next run
+        removes.
+        """
         tables = (JOBS, *DAILY, *WHOLE)
         kept = {self.root / name for table in tables for name in self.manifest.directories(table)}
         kept |= {path.parent for path in kept}
         for table in tables:
-            for part in (self.root / table).glob("*"):
-                if part not in kept:
-                    shutil.rmtree(part)
-                elif table not in WHOLE:
-                    _remove(set(part.glob("date=*")) - kept)
-
-
-def _remove(directories: Iterable[Path]) -> None:
-    for directory in directories:
-        shutil.rmtree(directory)
+            parts = set((self.root / table).glob("*=*"))
+            days = {day for part in parts & kept for day in part.glob("date=*") if table not in WHOLE}
+            for leftover in (parts | days) - kept:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _path(place: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from importlib import import_module
@@ -42,15 +42,15 @@ def read_figures(lake: Lake) -> Figures:
     if lake.manifest.whole is None:
         raise ValidationError(f"the lake in {lake.root} holds no endings yet: pgjq pipeline run brings them in")
     rows = _rows(lake, "days")
-    days = _by_queue(rows)
+    days, dates = _by_queue(rows), _all_dates(rows)
     queues = sorted(days, key=lambda queue: -sum(row["ended"] for row in days[queue].values()))
     return Figures(
-        dates=_all_dates(rows),
+        dates=dates,
         queues=queues,
         days=days,
         errors=_errors(_rows(lake, "errors")),
         stalls=_stalls(_rows(lake, "workers")),
-        heat=_heat(lake),
+        heat=average_hours(lake, dates),
         advice=sorted(_rows(lake, "advice"), key=lambda row: (not row["disagrees"], queues.index(row["queue"]))),
         anomalies=sorted(_rows(lake, "anomalies"), key=lambda row: (row["begins"], row["queue"], row["task"])),
         totals={name: sum(row[name] for row in rows) for name in ("ended", "completed", "failed", "cancelled")},
@@ -66,6 +66,23 @@ def largest(counts: Mapping[str, Mapping[date, int]], limit: int) -> dict[str, d
         for day, count in counts[name].items():
             rest[day] += count
     return kept | {OTHERS: dict(rest)} if rest else kept
+
+
+def average_hours(lake: Lake, dates: Iterable[date]) -> dict[str, list[float]]:
+    """Return each queue's endings in an average hour of the week, Monday's first hour first.
+
+    Of a month there are five Mondays and four Tuesdays: each weekday is divided by its own number.
+    """
+    pa, pc = _untyped("pyarrow"), _untyped("pyarrow.compute")
+    table = _table(lake, "metrics")
+    hours = pc.cast(table["hour"], pa.timestamp("us", "UTC"))
+    slots = pc.add(pc.multiply(pc.day_of_week(hours), 24), pc.hour(hours))
+    sums = pa.table({"queue": table["queue"], "slot": slots, "ended": table["ended"]}).group_by(["queue", "slot"])
+    weekdays = Counter(day.weekday() for day in dates)
+    heat: dict[str, list[float]] = defaultdict(lambda: [0.0] * SLOTS)
+    for row in sums.aggregate([("ended", "sum")]).to_pylist():
+        heat[row["queue"]][row["slot"]] = row["ended_sum"] / weekdays[row["slot"] // 24]
+    return dict(heat)
 
 
 def _untyped(module: str) -> Any:
@@ -120,17 +137,3 @@ def _stalls(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:
         counts[row["worker"], row["queue"]][1] += row["ended"]
     found = [(worker, queue, stalls, ended) for (worker, queue), (stalls, ended) in counts.items() if stalls]
     return sorted(found, key=lambda one: (-one[2], one[0]))
-
-
-def _heat(lake: Lake) -> dict[str, list[float]]:
-    """Return each queue's endings in an average hour of the week, Monday's first hour first."""
-    pa, pc = _untyped("pyarrow"), _untyped("pyarrow.compute")
-    table = _table(lake, "metrics")
-    hours = pc.cast(table["hour"], pa.timestamp("us", "UTC"))
-    slots = pc.add(pc.multiply(pc.day_of_week(hours), 24), pc.hour(hours))
-    sums = pa.table({"queue": table["queue"], "slot": slots, "ended": table["ended"]}).group_by(["queue", "slot"])
-    weeks = max(1.0, len(set(lake.manifest.days)) / 7)
-    heat: dict[str, list[float]] = defaultdict(lambda: [0.0] * SLOTS)
-    for row in sums.aggregate([("ended", "sum")]).to_pylist():
-        heat[row["queue"]][row["slot"]] = row["ended_sum"] / weeks
-    return dict(heat)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pgjq.spark.report.figures import SLOTS, Figures, Row, largest
-from pgjq.spark.report.svg import areas, band, bars, colour, line, logarithmic, nice_ceiling, plot, tips
-from pgjq.spark.report.wording import MEASURES, count, duration, measured, share, stretch
+from pgjq.spark.report.svg import areas, band, bars, colour, line, logarithmic, marks, nice_ceiling, plot, tips
+from pgjq.spark.report.wording import MEASURES, between, count, duration, measured, share, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,12 @@ MOST_ANOMALIES: Final = 60
 MOST_WORKERS: Final = 20
 DECADES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 360000.0)
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+LATENCY_LEGEND: Final = (
+    '<ul class="legend"><li><i class="key-middle"></i>half took less (p50)</li>'
+    '<li><i class="key-near"></i>95 of 100 took less (p95)</li>'
+    '<li><i class="key-wide"></i>99 of 100 took less (p99)</li>'
+    '<li><i class="key-mark"></i>a day with anomalies</li></ul>'
+)
 # A page that loads nothing and runs nothing, whatever a queue's name tries.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -67,7 +74,8 @@ def _throughput(figures: Figures) -> str:
     counts = {queue: {day: row["ended"] for day, row in days.items()} for queue, days in figures.days.items()}
     series = largest(counts, MOST_SERIES)
     stacks = _stacks(series, figures.dates)
-    shapes = areas(stacks, _top(stacks)) + tips(_day_texts(series, figures.dates, "ended"), _marked(figures))
+    texts = _day_texts(series, figures.dates, "ended")
+    shapes = marks(_marked(figures)) + areas(stacks, _top(stacks)) + tips(texts)
     drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs ended each day, by queue")
     why = "Jobs that ended each day, by queue. Days with anomalies are shaded."
     return _section("Throughput", why, drawn + _legend({name: sum(days.values()) for name, days in series.items()}))
@@ -85,7 +93,7 @@ def _anomalies(figures: Figures) -> str:
             ("", "what", f"{MEASURES[row['measure']]} {row['side']} its band"),
             ("n", "at worst", measured(row["measure"], row["value"])),
             ("n", "usually", measured(row["measure"], row["usual"])),
-            ("n", "band", f"{measured(row['measure'], row['low'])} to {measured(row['measure'], row['high'])}"),
+            ("n", "band", between(row["measure"], row["low"], row["high"])),
         ]
         for row in shown
     ]
@@ -103,12 +111,12 @@ def _latencies(figures: Figures) -> str:
         for kind, title in (("run", "run time"), ("wait", "wait"))
     )
     why = (
-        "For each day, half of the jobs took less than the line, 95 of 100 are within the dark band, and 99 within the "
-        "light one. Run time is that of completed runs; the wait is from enqueue to start, of jobs that ran once."
+        "How long jobs took, day by day; every step upwards is several times as long. Run time is that of completed "
+        "runs; the wait is from enqueue to start, of jobs that ran once."
     )
     left = len(figures.queues) - MOST_QUEUES
     rest = f"<p>{left} smaller queues are not shown.</p>" if left > 0 else ""
-    return _section("Latency", why, f'<div class="grid pairs">{drawn}</div>{rest}')
+    return _section("Latency", why, f'{LATENCY_LEGEND}<div class="grid pairs">{drawn}</div>{rest}')
 
 
 def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
@@ -123,10 +131,11 @@ def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
     low, high = _decades(min(known), max(known))
     scale = logarithmic(low, high)
     shapes = (
-        band(lines["p50"], lines["p99"], scale, "wide-band")
+        marks(_marked(figures, queue))
+        + band(lines["p50"], lines["p99"], scale, "wide-band")
         + band(lines["p50"], lines["p95"], scale, "near-band")
         + line(lines["p50"], scale, "middle")
-        + tips(_quantile_texts(lines, figures.dates), _marked(figures, queue))
+        + tips(_quantile_texts(lines, figures.dates))
     )
     ys = [(1 - scale(step) / 100, duration(step)) for step in DECADES if low <= step <= high]
     drawn = plot(shapes, ys, figures.dates, f"{title} of {queue} by day", "small")
@@ -138,9 +147,7 @@ def _failures(figures: Figures) -> str:
         return _section("Failures by error", "", "<p>Nothing failed.</p>")
     series = largest(figures.errors, MOST_SERIES)
     stacks = _stacks(series, figures.dates)
-    shapes = bars(stacks, _top(stacks)) + tips(
-        _day_texts(series, figures.dates, "failed"), [False] * len(figures.dates)
-    )
+    shapes = bars(stacks, _top(stacks)) + tips(_day_texts(series, figures.dates, "failed"))
     drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs failed each day, by error")
     why = "Jobs that failed for good each day, by the type of their last error."
     return _section(
@@ -164,8 +171,12 @@ def _stalls(figures: Figures) -> str:
 def _heat(figures: Figures) -> str:
     every = [sum(values[slot] for values in figures.heat.values()) for slot in range(SLOTS)]
     maps = {"all queues": every} | {queue: figures.heat[queue] for queue in figures.queues[: MOST_QUEUES - 1]}
-    drawn = "".join(f"<div><h3>{escape(name)}</h3>{_heat_map(values)}</div>" for name, values in maps.items())
-    why = "Endings in an average hour of the week: the darker the more, each map by its own largest hour."
+    drawn = "".join(
+        f'<div><h3>{escape(name)} <span class="quiet">up to {_number(max(values))} an hour</span></h3>'
+        f"{_heat_map(values)}</div>"
+        for name, values in maps.items()
+    )
+    why = "Endings in an average hour of the week: the stronger the colour the more, each map by its own largest hour."
     return _section("Heat map by hour", why, f'<div class="grid">{drawn}</div>')
 
 
@@ -176,7 +187,7 @@ def _heat_map(values: Sequence[float]) -> str:
         f"<b>{day}</b>"
         + "".join(
             f'<i style="--h:{values[n * 24 + hour] / most * 100:.0f}%"'
-            f' title="{day} {hour}:00, {values[n * 24 + hour]:,.1f} an hour"></i>'
+            f' title="{day} {hour}:00, {_number(values[n * 24 + hour])} an hour"></i>'
             for hour in range(24)
         )
         for n, day in enumerate(WEEKDAYS)
@@ -192,27 +203,22 @@ def _advice(figures: Figures) -> str:
             ("n", "p95", duration(row["run_p95"])),
             ("n", "p99", duration(row["run_p99"])),
             ("n", "visibility timeout", duration(row["visibility_timeout"])),
-            (
-                "n",
-                "heartbeat (now)",
-                f"{duration(row['heartbeat_seconds'])} ({duration(row['current_heartbeat_seconds'])})",
-            ),
-            (
-                "n",
-                "expire (now)",
-                f"{duration(row['expire_in_seconds'])} ({duration(row['current_expire_in_seconds'])})",
-            ),
+            ("n", "heartbeat", duration(row["heartbeat_seconds"])),
+            ("n quiet", "in force", duration(row["current_heartbeat_seconds"])),
+            ("n", "expire", duration(row["expire_in_seconds"])),
+            ("n quiet", "in force", duration(row["current_expire_in_seconds"])),
             ("n", "concurrency", str(row["concurrency"])),
             ("n", "waiting now", _waiting(row)),
-            ("text", "disagrees", row["disagrees"]),
         ]
         for row in figures.advice
     ]
     why = (
         "What the last four weeks say about each queue's definition: a lease that nobody renews should last twice the "
-        "95th percentile of run time. What is in force now stands in parentheses."
+        "95th percentile of run time. Beside what is advised stands what is in force, a dash where nobody has said; "
+        "below, where the two disagree."
     )
-    return _section("Advice", why, _table(rows) if rows else "<p>Too few completed runs to say anything.</p>")
+    notes = [row["disagrees"] for row in figures.advice]
+    return _section("Advice", why, _table(rows, notes) if rows else "<p>Too few completed runs to say anything.</p>")
 
 
 def _waiting(row: Row) -> str:
@@ -221,22 +227,27 @@ def _waiting(row: Row) -> str:
     return f"{count(row['backlog'])}, for {duration(row['backlog_age'])}"
 
 
-def _table(rows: Sequence[Sequence[tuple[str, str, Any]]]) -> str:
-    """Lay rows out; each cell is its class, its heading and its text, or several texts as a list."""
+def _table(rows: Sequence[Sequence[tuple[str, str, str]]], notes: Sequence[Sequence[str]] = ()) -> str:
+    """Lay rows out; each cell is its class, its heading and its text. Notes stand below their row, over its width."""
     head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in rows[0])
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td class="{css}" data-of="{escape(title)}">{_cell(text)}</td>' for css, title, text in row)
-        + "</tr>"
-        for row in rows
-    )
+    body = "".join(_row(row) + _note(note, len(row)) for row, note in zip_longest(rows, notes, fillvalue=()))
     return f'<div class="scroll"><table class="cards"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(text: str | Sequence[str]) -> str:
-    if isinstance(text, str):
-        return f"<span>{escape(text)}</span>"
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in text)}</ul>" if text else ""
+def _row(cells: Sequence[tuple[str, str, str]]) -> str:
+    drawn = "".join(
+        f'<td class="{css}" data-of="{escape(title)}"><span>{escape(text)}</span></td>' for css, title, text in cells
+    )
+    return f"<tr>{drawn}</tr>"
+
+
+def _note(lines: Sequence[str], columns: int) -> str:
+    told = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<tr class="note"><td colspan="{columns}"><ul>{told}</ul></td></tr>' if told else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (of few, a tenth is something)
 
 
 def _section(title: str, why: str, inside: str) -> str:

@@ -34,14 +34,16 @@ def nice_ceiling(value: float) -> float:
 
 
 def areas(stacks: Sequence[Sequence[float]], top: float) -> str:
-    """Draw series on top of each other."""
+    """Draw series on top of each other; a day by itself is a bar, for a line through one point has no width."""
+    if len(stacks[0]) == 1:
+        return bars(stacks, top)
     base = [0.0] * len(stacks[0])
     drawn: list[str] = []
     for number, values in enumerate(stacks):
         upper = [a + b for a, b in zip(base, values, strict=True)]
         there = [f"{x:.1f},{_y(v, top):.2f}" for x, v in zip(_xs(len(upper)), upper, strict=True)]
         back = [f"{x:.1f},{_y(v, top):.2f}" for x, v in zip(_xs(len(base)), base, strict=True)]
-        drawn.append(f'<polygon fill="{colour(number)}" points="{" ".join([*there, *reversed(back)])}"/>')
+        drawn.append(f'<polygon class="layer" fill="{colour(number)}" points="{" ".join([*there, *reversed(back)])}"/>')
         base = upper
     return "".join(drawn)
 
@@ -88,13 +90,23 @@ def logarithmic(low: float, high: float) -> Callable[[float], float]:
     return lambda value: HIGH - HIGH * (math.log10(min(max(value, low), high)) - bottom) / span
 
 
-def tips(texts: Sequence[str], marked: Sequence[bool]) -> str:
-    """Let every day say its figures when pointed at; some days are marked."""
+def marks(marked: Sequence[bool]) -> str:
+    """Shade some days, behind what is drawn after it: a colour is to stay the one that the legend has."""
+    width = WIDE / max(1, len(marked))
+    return "".join(
+        f'<rect class="mark" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100"/>'
+        for n, mark in enumerate(marked)
+        if mark
+    )
+
+
+def tips(texts: Sequence[str]) -> str:
+    """Let every day say its figures when pointed at."""
     width = WIDE / max(1, len(texts))
     return "".join(
-        f'<rect class="tip{" marked" if mark else ""}" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100">'
+        f'<rect class="tip" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100">'
         f"<title>{escape(text)}</title></rect>"
-        for n, (text, mark) in enumerate(zip(texts, marked, strict=True))
+        for n, text in enumerate(texts)
     )
 
 

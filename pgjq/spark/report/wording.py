@@ -47,6 +47,13 @@ def measured(measure: str, value: float) -> str:
     return f"{count(value)} / h" if measure == "ended" else duration(value)
 
 
+def between(measure: str, low: float, high: float) -> str:
+    """Write a band, with the unit once where both ends have the same."""
+    first, last = measured(measure, low), measured(measure, high)
+    number, _, unit = first.partition(" ")
+    return f"{number if last.endswith(f' {unit}') else first} to {last}"
+
+
 def stretch(begins: datetime, ends: datetime) -> str:
     """Write from when to when something went on."""
     until = f"{ends:%H:%M}" if (ends - begins).days < 1 else f"{ends.day} {ends:%b %H:%M}"
