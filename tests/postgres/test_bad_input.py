@@ -242,6 +242,12 @@ def test_the_error_about_an_unknown_scheme_names_it_and_those_that_are_known() -
         pgjq.open_storage("mysql://localhost/jobs")
 
 
+@pytest.mark.parametrize("url", ["embedded://database", "embedded:database", "embedded:///tmp/a?b"])
+def test_a_directory_that_is_not_named_in_full_is_refused(url: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match="a directory (is named with three slashes|has no options)"):
+        pgjq.open_storage(url)
+
+
 @pytest.mark.parametrize("storage", [None, "postgresql://", 5])
 def test_a_client_of_something_else_is_refused_with_an_example(storage: Any) -> None:
     with pytest.raises(pgjq.ValidationError, match="storage must be a storage, such as open_storage"):
