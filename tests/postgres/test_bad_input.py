@@ -262,6 +262,13 @@ def test_a_connection_string_that_is_none_is_refused(conninfo: Any) -> None:
         pgjq.migrate(conninfo)
 
 
+@pytest.mark.parametrize("rest", ["zecret@[x", "zecret@[::1]x", "%zecret@x", "zecret@x:y"])
+def test_what_is_wrong_with_a_connection_string_is_said_without_its_password(rest: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match="not a PostgreSQL connection string") as refused:
+        pgjq.migrate(f"postgresql://me:{rest}")
+    assert "zecret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("min_size", "max_size"), [(-1, 5), (0, 0), (5, 4), (1, "many"), (1.5, 5)])
 def test_sizes_of_a_pool_that_cannot_be_are_refused(min_size: Any, max_size: Any) -> None:
     with pytest.raises(pgjq.ValidationError, match=r"(min|max)_size must be"):
