@@ -180,10 +180,13 @@ def _known_revisions(wanted: str) -> Generator[None]:
 @contextmanager
 def _engine(conninfo: str) -> Generator[Engine]:
     from sqlalchemy import create_engine
-    from sqlalchemy.exc import DBAPIError, OperationalError
+    from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
     from sqlalchemy.pool import NullPool
 
-    engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
+    try:
+        engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
+    except ArgumentError as error:  # libpq takes any text for a port until it connects.
+        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
     try:
         yield engine
     except OperationalError as error:

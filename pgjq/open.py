@@ -42,16 +42,21 @@ def open_storage(url: str) -> Storage:
         case "file":
             return FileStorage(_directory(parts))
         case "embedded":
-            return _EmbeddedStorage(parts.path)
+            return _EmbeddedStorage(embedded_directory(url))
         case scheme:
             raise ValidationError(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
+
+
+def embedded_directory(url: str) -> Path | None:
+    """Return the directory that a URL of an embedded server names; `embedded:` alone names none."""
+    return None if url in ("embedded:", "embedded://") else Path(_directory(urlsplit(url)))
 
 
 def _directory(parts: SplitResult) -> str:
     """Read a URL of a directory: it is on this machine, and its path is whole."""
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValidationError(
-            f"a directory is named with three slashes, as file:///var/lib/jobs, not {parts.geturl()!r}"
+            f"a directory is named with three slashes, as {parts.scheme}:///var/lib/jobs, not {parts.geturl()!r}"
         )
     if parts.query or parts.fragment:
         raise ValidationError("a directory has no options; write %3F for ? and %23 for # in its name")
@@ -61,8 +66,8 @@ def _directory(parts: SplitResult) -> str:
 class _EmbeddedStorage(PostgresStorage):
     """A PostgreSQL that is ours to start, to migrate and to leave."""
 
-    def __init__(self, path: str) -> None:
-        self._server = EmbeddedServer.start(Path(unquote(path)) if path else None)
+    def __init__(self, directory: Path | None) -> None:
+        self._server = EmbeddedServer.start(directory)
         migrate(self._server.conninfo)
         super().__init__(self._server.conninfo)
 

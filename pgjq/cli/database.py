@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -11,6 +10,7 @@ import click
 
 from pgjq.embedded import EmbeddedServer, default_directory
 from pgjq.errors import ValidationError
+from pgjq.open import embedded_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,27 +27,34 @@ def database(url: str | None) -> Generator[str]:
     if not _is_embedded(url):
         yield _for_postgres(url)
         return
-    path = unquote(urlsplit(url).path)
-    with EmbeddedServer.start(Path(path) if path else None) as server:
+    with EmbeddedServer.start(embedded_directory(url)) as server:
         yield server.conninfo
+
+
+def is_postgres(url: str) -> bool:
+    """Tell a URL of PostgreSQL, or libpq's keywords and values, from all others."""
+    return url.startswith(("postgresql:", "postgres:", "embedded:")) or ("=" in url and "://" not in url)
 
 
 def shown(url: str) -> str:
     """Name a database to people: never with a password."""
-    parts = urlsplit(url)
     if _is_embedded(url):
-        return f"the embedded PostgreSQL in {unquote(parts.path) or default_directory()}"
+        return f"the embedded PostgreSQL in {embedded_directory(url) or default_directory()}"
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # libpq may make more of it.
+        parts = urlsplit("")
     if not parts.scheme:
         return "the database that the connection string names"
     return f"database {unquote(parts.path.strip('/')) or 'of the default name'} on {parts.hostname or 'this machine'}"
 
 
 def _is_embedded(url: str) -> bool:
-    return urlsplit(url).scheme == "embedded"
+    return url.startswith("embedded:")
 
 
 def _for_postgres(url: str) -> str:
     """Return what libpq takes: a URL of its own, or a string of keywords and values."""
-    if urlsplit(url).scheme in ("postgresql", "postgres") or ("=" in url and "://" not in url):
+    if is_postgres(url):
         return url
     raise ValidationError(f"{url.partition(':')[0]!r} is not a PostgreSQL: the URL must be {WANTED}")

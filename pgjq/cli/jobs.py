@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.cli.confirm import confirm
+from pgjq.cli.output import Meter
 from pgjq.cli.settings import FILTER, with_settings
 from pgjq.cli.storage import with_client
 from pgjq.cli.text import many
@@ -152,12 +153,13 @@ def _act(
 
 
 def _counted(action: str, act: Callable[..., int], output: Output, wanted: dict[str, Any], total: int | None) -> int:
-    with output.progress(DONE[action], total) as meter:
-        try:
+    meter = Meter()
+    try:
+        with output.progress(DONE[action], total) as meter:
             return act(**wanted, progress=meter)
-        except BaseException:
-            output.note(f"{many(meter.done)} {DONE[action]} so far; the others are as they were")
-            raise
+    except BaseException:  # The bar is gone by now, and leaves the line to this.
+        output.note(f"{many(meter.done)} {DONE[action]} so far; the others are as they were")
+        raise
 
 
 def _count(client: Client, output: Output, wanted: dict[str, Any], states: frozenset[str]) -> int:

@@ -45,7 +45,7 @@ WIDE: Final = 100_000  # Nothing is cut in a file or a pipe.
 class Meter:
     """How much is done: call it with the number so far."""
 
-    def __init__(self, show: Callable[[int], None]) -> None:
+    def __init__(self, show: Callable[[int], None] = lambda _: None) -> None:
         self.done = 0
         self._show = show
 

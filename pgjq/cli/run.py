@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 def check_storage(storage: Storage) -> None:
     """Reach the storage once, so that a wrong address or a missing schema is an error now and not a log line for ever.
 
+    The question is one that every worker and reaper asks anyway, so a login that may be no more than that can ask it.
     The connection is closed again: what has been forked must not inherit one.
     """
     ops = storage.reserved()
     try:
-        drive(ops.workers())
+        drive(ops.next_deadline())
     finally:
         drive(ops.close())
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import click
 
-from pgjq.cli.database import database
+from pgjq.cli.database import database, is_postgres
 from pgjq.cli.output import Output
 from pgjq.client import Client
 from pgjq.errors import ValidationError
@@ -39,7 +38,7 @@ class _Readable(JsonSerde):
 @contextmanager
 def open_named(url: str | None, schema: str) -> Generator[Storage]:
     """Open the storage that a URL or a connection string names, and close it in the end."""
-    if url is not None and not _is_postgres(url):
+    if url is not None and not is_postgres(url):
         with closing(_open_other(url, schema)) as storage:
             yield storage
         return
@@ -96,15 +95,6 @@ _SCHEMA: Final = click.option(
     "--schema", default=SCHEMA, show_default=True, help="In PostgreSQL, the schema that holds pgjq's tables."
 )
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
-
-
-def _is_postgres(url: str) -> bool:
-    """Tell a URL of PostgreSQL, or libpq's keywords and values, from all others."""
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError:
-        return False
-    return scheme in ("postgresql", "postgres", "embedded") or (not scheme and "=" in url)
 
 
 def _open_other(url: str, schema: str) -> Storage:

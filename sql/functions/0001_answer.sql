@@ -1,12 +1,12 @@
 -- Waiting for a job: how it stands, and who is told when it ends.
 
 -- How jobs of a queue stand, found by their numbers, so that an id that is another job by now does not matter; no row
--- for one that is gone.
+-- for one that is gone. Numbers can be counted through, so whoever asks has to know the ids as well.
 --
 -- One snapshot, so each is in exactly one of done and job. A result or error whose time has passed is not shown. A
 -- function, because this is asked once for each job that somebody waits for, and planning it took four fifths of its
 -- time. Index: the primary keys.
-create function pgjq.standing(in_queue text, seqs bigint[]) returns table (
+create function pgjq.standing(in_queue text, ids text[], seqs bigint[]) returns table (
     seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
 )
 language plpgsql stable
@@ -17,6 +17,9 @@ as $$
 #variable_conflict use_column
 declare
     here constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
+    known constant bigint[] := array(
+        select b.seq from pgjq.body as b where b.seq = any(seqs) and b.queue_id = here and b.id = any(ids)
+    );
 begin
     return query
     select
@@ -25,11 +28,11 @@ begin
         case when d.expires_at > pgjq.now() then d.error end,
         d.expires_at <= pgjq.now()
     from pgjq.done as d
-    where d.seq = any(seqs) and d.queue_id = here
+    where d.seq = any(known) and d.queue_id = here
     union all
     select j.seq, j.state, j.attempts, j.max_attempts, null::bytea, null::text, false
     from pgjq.job as j
-    where j.seq = any(seqs) and j.queue_id = here;
+    where j.seq = any(known) and j.queue_id = here;
 end
 $$;
 

@@ -55,7 +55,7 @@ drop function if exists pgjq.next_turn(integer[], text[]);
 drop function if exists pgjq.promote();
 drop function if exists pgjq.tell(integer[], bigint[], smallint[], smallint[]);
 drop function if exists pgjq.want_answer(text, text);
-drop function if exists pgjq.standing(text, bigint[]);
+drop function if exists pgjq.standing(text, text[], bigint[]);
 drop function if exists pgjq.answer_jobs(integer[], bigint[], smallint[]);
 drop function if exists pgjq.answer(text[]);
 drop function if exists pgjq.ending(text, text, text);

@@ -52,6 +52,7 @@ NOWHERE = "postgresql:///x?host=/nowhere"
         (["nonsense"], "No such command 'nonsense' (see: pgjq --help)"),
         (["status", "mail", "a", "--url", "http://localhost"], "unknown storage 'http': the URL must start with"),
         (["status", "mail", "a", "--url", "http://["], "this is not a URL"),
+        (["status", "mail", "a", "--url", "embedded:database"], "as embedded:///var/lib/jobs"),
         (["status", "mail", "a", "--url", "wrong=option"], 'invalid connection option "wrong"'),
         (["status", "mail", "a", "--url", "file:///tmp/x", "--schema", "jobs"], "--schema is for PostgreSQL"),
     ],

@@ -74,6 +74,9 @@ def test_whoever_interrupts_is_told_how_far_it_came(url: str, monkeypatch: pytes
     assert result.exit_code == 130
     assert result.stderr.split("\n")[0] == "1,000 jobs deleted so far; the others are as they were"
     assert result.stderr.endswith("Error: interrupted\n")
+    erased, told = look(url, "jobs", "delete", "--queue", "mail", "--yes").rsplit("\x1b[2K", 1)
+    assert "deleted" in erased
+    assert told.splitlines()[0] == "1,000 jobs deleted so far; the others are as they were"
 
 
 @pytest.mark.parametrize(

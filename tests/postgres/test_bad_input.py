@@ -247,6 +247,12 @@ def test_the_error_about_an_unknown_scheme_names_it_and_those_that_are_known() -
         pgjq.open_storage("mysql://localhost/jobs")
 
 
+@pytest.mark.parametrize("url", ["embedded://database", "embedded:database", "embedded:///tmp/a?b"])
+def test_a_directory_that_is_not_named_in_full_is_refused(url: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match="a directory (is named with three slashes|has no options)"):
+        pgjq.open_storage(url)
+
+
 @pytest.mark.parametrize("storage", [None, "postgresql://", 5])
 def test_a_client_of_something_else_is_refused_with_an_example(storage: Any) -> None:
     with pytest.raises(pgjq.ValidationError, match="storage must be a storage, such as open_storage"):
@@ -259,6 +265,13 @@ def test_a_connection_string_that_is_none_is_refused(conninfo: Any) -> None:
         pgjq.Client(pgjq.PostgresStorage(conninfo)).enqueue("mail", "one", 1)
     with pytest.raises(pgjq.ValidationError, match="connection string"):
         pgjq.migrate(conninfo)
+
+
+@pytest.mark.parametrize("rest", ["zecret@[x", "zecret@[::1]x", "%zecret@x", "zecret@x:y"])
+def test_what_is_wrong_with_a_connection_string_is_said_without_its_password(rest: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match="not a PostgreSQL connection string") as refused:
+        pgjq.migrate(f"postgresql://me:{rest}")
+    assert "zecret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("min_size", "max_size"), [(-1, 5), (0, 0), (5, 4), (1, "many"), (1.5, 5)])

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+import pgjq
 from tests.postgres.conftest import ROLES, TABLES, House, execute, new_login
 
 
@@ -68,7 +69,7 @@ CALLS = {
     "enqueue_jobs": "'mail', '{three,one,three}', '{1,2,3}', '{}', null, null",
     "reserve": "'mail', 3",
     "get_jobs": "'mail', '{one,two}'",
-    "standing": "'mail', '{1,2,3,4,5,6}'",
+    "standing": "'mail', '{one,two}', '{1,2,3,4,5,6}'",
     "want_answer": "'mail', 'one'",
     "claim": "'{mail,strict}', 1, 3, 0.001, 0.001, 0, false",
     "save_checkpoint": "8, 2, 1, '1'",
@@ -139,6 +140,19 @@ def test_nothing_on_an_attackers_search_path_is_reached(house: House, server: st
 def test_a_producer_cannot_put_in_what_would_stop_others(call: str, house: House) -> None:
     with pytest.raises(psycopg.errors.CheckViolation):
         execute(house.storages["producer"].conninfo, "select pgjq." + call)
+
+
+def test_a_producer_reads_no_result_without_the_jobs_id(house: House) -> None:
+    queue = pgjq.Queue("private", storage=house.storages["owner"])
+    queue.execute(lambda job: job.payload)
+    with queue:
+        assert queue.enqueue_and_wait("hard to guess", "a secret", timeout=30) == "a secret"
+    ((last,),) = execute(house.owner, "select max(seq) from pgjq.body")
+    counted = list(range(last + 1))
+    ask = "select count(*) from pgjq.standing('private', %(ids)s, %(seqs)s)"
+    producer = house.storages["producer"].conninfo
+    assert execute(producer, ask, ids=["a guess"], seqs=counted) == [(0,)]
+    assert execute(producer, ask, ids=["hard to guess"], seqs=counted) == [(1,)]
 
 
 def test_a_producer_cannot_forge_where_a_job_came_from(house: House) -> None:

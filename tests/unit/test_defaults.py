@@ -17,6 +17,7 @@ from pgjq import (
     MemoryStorage,
     Queue,
     Reaper,
+    RedisStorage,
     ValidationError,
     Worker,
 )
@@ -57,6 +58,12 @@ def test_a_storage_is_required(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [Queue, AsyncQueue, Client])
 def test_an_answer_is_waited_for_half_a_minute(kind: Any) -> None:
     assert inspect.signature(kind.enqueue_and_wait).parameters["timeout"].default == 30.0
+
+
+def test_a_redis_is_looked_for_on_this_machine() -> None:
+    named = inspect.signature(RedisStorage).parameters
+    assert (named["url"].default, named["prefix"].default) == ("redis://localhost:6379", "jq")
+    assert {named[name].default for name in ("host", "port", "client")} == {None}
 
 
 def serving(*policies: LeasePolicy | None) -> list[Queue]:

@@ -63,6 +63,7 @@ def test_an_object_with_an_async_call_is_a_coroutine_handler(storage: Storage) -
 
 def test_a_job_says_what_it_is(storage: Storage) -> None:
     def look(job: Job) -> Any:
+        assert job.created_at.utcoffset() is not None
         return [job.id, job.queue, job.attempts, job.max_attempts, job.lease, job.signal.aborted, job.checkpoint]
 
     assert run(storage, look, max_attempts=5).result == ["job", "q", 1, 5, 1, False, None]

@@ -8,9 +8,8 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from pgjq.cli.database import database
+from pgjq.cli.database import database, is_postgres
 from pgjq.cli.leaving import SIGNALS
 from pgjq.embedded import EmbeddedServer
 from pgjq.migrate import migrate
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Storage
 
-# Every other URL, and a string without a scheme, is for PostgreSQL, which has to be reached and migrated first.
-READY = ("file", "memory", "redis", "rediss")
-
 
 def open_place(name: str) -> Storage:
     """Open what the demo and its workers were told: a storage's URL, or PostgreSQL's connection string."""
-    return open_storage(name) if urlsplit(name).scheme in READY else PostgresStorage(name)
+    return PostgresStorage(name) if is_postgres(name) else open_storage(name)
 
 
 @contextmanager
 def place(url: str | None, console: Console) -> Generator[str]:
-    """Have a storage that is ready: the one that was named, or one that is gone afterwards."""
-    if url is not None and urlsplit(url).scheme in READY:
+    """Have a storage that is ready: the one that was named, or one that is gone afterwards.
+
+    A PostgreSQL has to be reached and migrated first; the others are ready as they are.
+    """
+    if url is not None and not is_postgres(url):
         yield url
         return
     begun = time.monotonic()

@@ -41,7 +41,7 @@ class Questions:
     def __init__(self, colour: Colour, fetch: Fetch, repeated: Repeated) -> None:
         self._fetch = fetch
         self._repeated = repeated
-        self._looks = Together[tuple[str, int], "Answer | None"](colour, self._look)
+        self._looks = Together[tuple[str, tuple[str, int]], "Answer | None"](colour, self._look)
         self._made = Together[tuple[str, "Submission"], "Enqueued"](colour, self._enqueue_made, COMMITS)
 
     async def enqueue(self, queue: str, job: Submission, *, made_id: bool) -> Enqueued:
@@ -55,9 +55,9 @@ class Questions:
         found = await self._fetch("want_answer", {"queue": queue, "id": job_id})
         return found[0][0] if found else None
 
-    async def look(self, queue: str, seq: int) -> Answer | None:
+    async def look(self, queue: str, job_id: str, seq: int) -> Answer | None:
         """Say how a job stands."""
-        return await self._looks.do((queue, seq))
+        return await self._looks.do((queue, (job_id, seq)))
 
     async def _enqueue_made(self, wishes: list[tuple[str, Submission]]) -> list[Enqueued]:
         if len(wishes) == 1:
@@ -71,12 +71,13 @@ class Questions:
             done |= {result.id: (result, seq) for result, seq in enqueued}
         return [done[job.id] for _, job in wishes]
 
-    async def _look(self, wishes: list[tuple[str, int]]) -> list[Answer | None]:
+    async def _look(self, wishes: list[tuple[str, tuple[str, int]]]) -> list[Answer | None]:
         found: dict[int, Answer] = {}
-        for queue, seqs in _by_queue(wishes).items():
-            answers = await self._fetch("answer", {"queue": queue, "seqs": literals.numbers(seqs)})
-            found |= {row[0]: rows.answer(row) for row in answers}
-        return [found.get(seq) for _, seq in wishes]
+        for queue, jobs in _by_queue(wishes).items():
+            ids, seqs = zip(*jobs, strict=True)
+            wanted = {"queue": queue, "ids": literals.texts(ids), "seqs": literals.numbers(seqs)}
+            found |= {row[0]: rows.answer(row) for row in await self._fetch("answer", wanted)}
+        return [found.get(seq) for _, (_, seq) in wishes]
 
 
 def _by_queue(wishes: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
@@ -93,6 +94,7 @@ class PostgresExpectation(MailExpectation):
         super().__init__(box)
         self._topic = topic
         self._queue = topic.subject
+        self._id = topic.job
         self._listener = listener
         self._questions = questions
         self._seq: int | None = None
@@ -102,7 +104,7 @@ class PostgresExpectation(MailExpectation):
         result, self._seq = await self._questions.enqueue(self._queue, job, made_id=made_id)
         self._is_new = self._seq is not None
         if result.status == "duplicate":
-            self._seq = await self._questions.join(self._queue, job.id)
+            self._seq = await self._questions.join(self._queue, self._id)
         return result
 
     async def close(self) -> None:
@@ -111,7 +113,7 @@ class PostgresExpectation(MailExpectation):
         self._listener.leave(self._topic, self._box)
 
     async def _look(self) -> Answer | None:
-        return None if self._seq is None else await self._questions.look(self._queue, self._seq)
+        return None if self._seq is None else await self._questions.look(self._queue, self._id, self._seq)
 
     @property
     def _hears(self) -> bool:

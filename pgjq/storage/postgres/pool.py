@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import threading
 import time
@@ -303,4 +304,6 @@ def check_conninfo(conninfo: str) -> dict[str, Any]:
     try:
         return conninfo_to_dict(conninfo)
     except (psycopg.ProgrammingError, AttributeError) as error:
-        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
+        # libpq repeats what it cannot read, with the password that may be in it.
+        said = re.sub(r'(URI|token|"/"\)): ".*"', r"\1", str(error))
+        raise ValidationError(f"this is not a PostgreSQL connection string: {said}") from error
