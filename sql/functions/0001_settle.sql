@@ -97,6 +97,7 @@ declare
     ended record;
     placed record;
     crowded boolean := false;
+    tries integer := 0;
     into_states smallint[] := states;
     with_errors text[] := errors;
 begin
@@ -142,7 +143,11 @@ begin
                 exit;
             exception
                 when unique_violation then
-                    continue;  -- Somebody enqueued into the place in the same moment.
+                    -- Somebody enqueued into the place in the same moment. A hundred times in a row nobody does.
+                    tries := tries + 1;
+                    if tries = 100 then
+                        raise;
+                    end if;
                 when lock_not_available then
                     crowded := true;
             end;
