@@ -64,10 +64,12 @@ pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq
 pgjq.pass_on, pgjq.wake, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
-grant select (id, name, queues), insert (name, queues), update (last_seen, queues) on pgjq.worker to pgjq_worker;
+grant
+select (id, name, queues, started_at, last_seen), insert (name, queues), update (last_seen, queues)
+on pgjq.worker to pgjq_worker;
 grant
 select (
-    seq, queue_id, state, ready, held, run_at, lease, lease_seconds, locked_until, expire_at, cancel_requested
+    seq, queue_id, state, ready, held, run_at, lease, lease_seconds, locked_until, expire_at, cancel_requested, worker_id
 ),
 update (locked_until)
 on pgjq.job to pgjq_worker;

@@ -16,6 +16,7 @@ from pgjq.blocking import drive
 from pgjq.migrate import downgrade
 from pgjq.outcome import Completed, Failed, Released
 from pgjq.storage.base import Settlement
+from tests.cli.command import started
 from tests.postgres.conftest import ROLES, TABLES, House, execute
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ TABLE = re.findall(r"^\| (.+?) \|(.*)\|$", (ROOT / "docs/roles.md").read_text(en
 ALLOWED = {what: [cell.strip() == "yes" for cell in cells.split("|")] for what, cells in TABLE[1:]}
 POLICY = pgjq.LeasePolicy()
 ERROR = pgjq.JobError("ValueError", "no", "a secret traceback")
+SHOP = """
+import os, pgjq
+mail = pgjq.Queue("mail", storage=pgjq.PostgresStorage(os.environ["PGJQ_URL"]))
+mail.execute(lambda job: job.payload)
+"""
 
 
 def run_one(house: House, queue: str, outcome: Any) -> None:
@@ -135,6 +141,13 @@ def keep_order(_: House, storage: pgjq.PostgresStorage) -> None:
     drive(ops.observe(with_endings=True))
 
 
+def list_workers(house: House, storage: pgjq.PostgresStorage) -> None:
+    queue = uuid4().hex
+    house.client.enqueue(queue, "one", 1)
+    drive(house.storages["owner"].operations("blocking").claim([queue], worker=queue, limit=1, policy=POLICY))
+    assert [worker.running for worker in pgjq.Client(storage).get_workers() if worker.id == queue] == [1]
+
+
 def watch(_: House, storage: pgjq.PostgresStorage) -> None:
     for question in QUESTIONS:
         execute(storage.conninfo, question)
@@ -146,7 +159,6 @@ def look_around(house: House, storage: pgjq.PostgresStorage) -> None:
     assert client.get_queue(queue) in client.get_queues()
     assert client.get_queue_stats(queue).failed == 1
     assert client.get_blocked_keys(queue) == ["k"]
-    client.get_workers()
 
 
 def find(_: House, storage: pgjq.PostgresStorage) -> None:
@@ -242,8 +254,9 @@ OPERATIONS: dict[str, Callable[[House, pgjq.PostgresStorage], None]] = {
     "heartbeat, checkpoint": keep_alive,
     "reap": reap,
     "prune, count queues": keep_order,
+    "`get_workers`, which health checks ask for": list_workers,
     "the views of `sql/monitoring`": watch,
-    "`get_queues`, `get_queue`, `get_queue_stats`, `get_blocked_keys`, `get_workers`": look_around,
+    "`get_queues`, `get_queue`, `get_queue_stats`, `get_blocked_keys`": look_around,
     "`find_jobs`": find,
     "read payloads, results or whole errors out of the tables": read_secrets,
     "`cancel`, `retry`, `delete_job`, `redrive`": manage,
@@ -300,3 +313,16 @@ def test_a_worker_of_that_role_runs_jobs_from_a_producer_of_that_role(house: Hou
         assert pgjq.Client(house.storages["producer"]).enqueue_and_wait(name, None, 1, timeout=30) == "seen"
     assert errors == []
     assert house.client.get_queue_stats(name).deferred == 1
+
+
+def test_the_commands_that_go_on_need_no_more_than_that_role(house: House, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    url = house.storages["worker"].conninfo
+    with (
+        started("worker", "shop:mail", "--processes", "2", url=url, directory=tmp_path) as worker,
+        started("reaper", "--leader-election", url=url, directory=tmp_path) as reaper,
+    ):
+        worker.wait_for(" serves mail")
+        reaper.wait_for("this reaper leads")
+        assert pgjq.Client(house.storages["producer"]).enqueue_and_wait("mail", None, 7, timeout=30) == 7
+        assert (worker.end(), reaper.end()) == (0, 0)
