@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,18 @@ def test_three_workers_and_two_reapers_wait_for_one_migration() -> None:
     waiting = {name for name, service in OURS.items() if "migrate" in service["depends_on"]}
     assert waiting == {"worker", "reaper"}
     assert "--leader-election" in OURS["reaper"]["command"]
+
+
+def test_workers_and_reapers_have_the_numbers_of_the_production_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGJQ_URL", "memory:")
+    monkeypatch.setenv("HOSTNAME", "here")
+    mail = runpy.run_path(str(ROOT / "examples/production.py"))["mail"]
+    assert (mail.concurrency, mail.lease_policy.lease) == (10, 60)
+    assert mail.worker_id.startswith("worker-here-")
+    assert OURS["reaper"]["command"][2:] == [
+        *("--lock-ttl", "30s"), *("--renewal-interval", "10s"), *("--acquire-retry-interval", "5s")
+    ]  # fmt: skip
+    assert "worker-$$HOSTNAME-" in OURS["worker"]["healthcheck"]["test"][1]
 
 
 @pytest.mark.parametrize("name", OURS)
