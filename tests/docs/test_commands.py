@@ -69,3 +69,9 @@ def test_commands_in_documents_can_be_given(page: Path) -> None:
 def test_commands_that_are_mentioned_exist() -> None:
     mentioned = {word for page in PAGES for word in INLINE.findall(page.read_text())}
     assert mentioned <= main.commands.keys()
+
+
+def test_the_page_about_the_command_line_lists_every_command() -> None:
+    table = (ROOT / "docs/command-line.md").read_text().partition("\n## ")[0]
+    listed = {word for cell in re.findall(r"^\| (.+?) \| ", table, re.MULTILINE) for word in re.findall(r"`(\w+)", cell)}
+    assert main.commands.keys() <= listed
