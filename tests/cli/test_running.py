@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import pgjq
 from tests.cli.command import answer, run, started
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHOP = """
 import os, threading
@@ -95,6 +92,15 @@ def test_bench_tells_its_figures_and_leaves_nothing_behind(database: str) -> Non
     assert figures["pickup_p50_ms"] <= figures["pickup_p95_ms"]
     assert answer("queues", "list", url=database) == []
     assert answer("jobs", "find", url=database) == []
+
+
+def test_a_bench_that_is_interrupted_leaves_nothing_behind(database: str, postgres: pgjq.PostgresStorage) -> None:
+    client = pgjq.Client(postgres)
+    with started("bench", "--jobs", "1000000", url=database, directory=Path()) as bench:
+        while not client.find_jobs(limit=1):
+            pass
+        assert bench.end(signal.SIGINT) == 130
+    assert client.get_queues() == []
 
 
 def test_bench_leaves_nothing_behind_on_a_storage_without_definitions(
