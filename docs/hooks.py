@@ -33,6 +33,7 @@ FROM_ELSEWHERE = {
     "contributing.md": "CONTRIBUTING.md",
     "examples.md": "examples/README.md",
 }
+WIDTH = 86  # Of the commands' help: as much as a page has beside its table of contents.
 # The Makefile puts it there. Without it, browsers fetch one from a CDN, and diagrams need a network.
 MERMAID = next((ROOT / ".venv").glob("mermaid-*/mermaid.min.js"), None)
 
@@ -109,7 +110,8 @@ def _commands() -> str:
 
 
 def _helps(command: click.Command, parent: click.Context | None, name: str) -> Iterator[tuple[str, str]]:
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
+    width = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    context = click.Context(command, info_name=name, parent=parent, **width, **command.context_settings)
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for child in command.list_commands(context):
