@@ -69,7 +69,8 @@ select (id, name, queues, started_at, last_seen), insert (name, queues), update 
 on pgjq.worker to pgjq_worker;
 grant
 select (
-    seq, queue_id, state, ready, held, run_at, lease, lease_seconds, locked_until, expire_at, cancel_requested, worker_id
+    seq, queue_id, state, ready, held, run_at, worker_id, lease, lease_seconds, locked_until, expire_at,
+    cancel_requested
 ),
 update (locked_until)
 on pgjq.job to pgjq_worker;

@@ -249,7 +249,7 @@ def test_the_error_about_an_unknown_scheme_names_it_and_those_that_are_known() -
 
 @pytest.mark.parametrize("url", ["embedded://database", "embedded:database", "embedded:///tmp/a?b"])
 def test_a_directory_that_is_not_named_in_full_is_refused(url: str) -> None:
-    with pytest.raises(pgjq.ValidationError, match="a directory (is named with three slashes|has no options)"):
+    with pytest.raises(pgjq.ValidationError, match=r"a directory (is named with three slashes|has no options)"):
         pgjq.open_storage(url)
 
 
