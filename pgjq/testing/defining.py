@@ -234,7 +234,14 @@ class Defining(Cases):
     @case
     async def test_a_record_that_is_to_stay_for_ever_does(self, bench: Bench) -> None:
         await self.create(bench, delete_after_seconds=0)
-        await bench.complete("a")
+        await bench.complete("completed")
+        await bench.fail("failed")
+        await bench.enqueue("cancelled")
+        await bench.ops.cancel(QUEUE, "cancelled")
+        await bench.enqueue("stalled", max_attempts=1)
+        await bench.claim_one(lease=30)
+        bench.clock.advance(30)
+        assert [r.action for r in await bench.ops.reap()] == ["failed"]
         bench.clock.advance(1000 * DAY)
         assert await bench.ops.prune() == 0
 

@@ -392,6 +392,17 @@ class Policies(Cases):
         assert await self.ids(bench) == ["a1"]
 
     @case
+    async def test_age_does_not_unblock_a_key_whose_job_stalled_too_often(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "key_strict_fifo", partition, delete_after_seconds=10)
+        await bench.enqueue("a", singleton_key="k", max_attempts=1, result_ttl=10)
+        await bench.claim_one(lease=30)
+        bench.clock.advance(30)
+        assert [r.action for r in await bench.ops.reap()] == ["failed"]
+        bench.clock.advance(1000)
+        assert await bench.ops.prune() == 0
+        assert await definitions(bench).blocked_keys(QUEUE) == ["k"]
+
+    @case
     async def test_blocked_keys_are_for_queues_in_strict_order(self, bench: Bench, partition: bool) -> None:
         await self.define(bench, "singleton", partition)
         with pytest.raises(PolicyError, match="key_strict_fifo"):
