@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION: Final = 250_000
 MOST_PARTITIONS: Final = 64
+# What history has in the place of names, for those who look the names up themselves.
+NUMBERS: Final = {"queue": "queue_number", "worker": "worker_number", "state": "state_number"}
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,11 @@ def read_span(
 ) -> Iterator[Any]:
     """Read the jobs of a span, in batches."""
     assert isinstance(span, Span)  # noqa: S101  (Spark hands back what it was given)
-    queries = Queries(options.schema)
-    statement = write_select(queries, options.view, asdict(span), schema.fieldNames(), conditions)
-    return read_batches(options.conninfo, statement, schema)
+    queries, columns, names = Queries(options.schema), schema.fieldNames(), None
+    if options.view == "history":
+        columns, names = [NUMBERS.get(column, column) for column in columns], queries.written("names", {})
+    statement = write_select(queries, options.view, asdict(span), columns, conditions)
+    return read_batches(options.conninfo, statement, schema, names)
 
 
 def split(first: int, last: int, wanted: int | None, rows: int | None = None) -> list[tuple[int, int]]:
