@@ -121,7 +121,7 @@ class _LoopPool:
         self.room = asyncio.Semaphore(CONNECTIONS)
 
     async def enter(self) -> None:
-        """Wait for room; where there is some, which is nearly always, without a timer that would cost more than it."""
+        """Wait for room; where there is some, which is nearly always, there is nothing to time."""
         if not self.room.locked():
             await self.room.acquire()
             return
