@@ -7,6 +7,7 @@ the program of another Redis; PGJQ_TEST_REDIS_URL a server that runs, for those 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from importlib.util import find_spec
@@ -49,6 +50,18 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def pause(self) -> None:
+        """Have it answer nothing, and lose nothing, until it is resumed."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def restart(self) -> None:
         """Kill it, and start it again with what it wrote down."""

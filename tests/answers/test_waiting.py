@@ -70,10 +70,10 @@ def test_a_cached_result_returns_at_once_and_nothing_runs_again(storage: Storage
     assert runs == ["a"]
 
 
-def test_whoever_waits_sleeps_until_word_comes_and_looks_once(
+def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll would take word for a shorter time, or look more often."""
+    """A poll would take word for a shorter time, or look more often. Where word says it all, there is nothing to see."""
     waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
     asleep, patience, looks = threading.Event(), list[float](), list[Any]()
     take, look = waiting._box.take, waiting._look
@@ -97,7 +97,7 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once(
         assert asked.result().result == b"2"
     drive(waiting.close())
     assert patience == [100]
-    assert len(looks) == 1
+    assert len(looks) == (0 if isinstance(storage, pgjq.RedisStorage) else 1)
 
 
 def test_word_reaches_who_has_not_begun_to_wait(storage: Storage) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 import pgjq
 from pgjq.blocking import drive
-from pgjq.outcome import Completed
+from pgjq.outcome import Completed, Failed
 from pgjq.storage.base import Settlement
 from pgjq.testing import RedisClock
+from pgjq.testing.bench import BOOM
 from pgjq.testing.waiting import submission
 from tests.redis_server import RedisServer
 from tests.worker.conftest import until
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 QUEUE = "q"
 END = b"the end"
+NONSENSE = (
+    b"\xff",
+    b"7",
+    b"[]",
+    b'{"a": 1}',
+    b'["q", 7]',
+    b'["q", "a", 1]',
+    b'{"queue": 1, "at": "x", "events": [[]]}',
+)
 
 
 def work(storage: pgjq.RedisStorage) -> None:
@@ -57,7 +67,7 @@ def overhearing(server: RedisServer, storage: pgjq.RedisStorage) -> Generator[Ca
         def said() -> list[Any]:
             client.publish(channel, END)
             messages = (heard.get_message(timeout=60)["data"] for _ in iter(int, 1))
-            return [json.loads(data) for data in iter(lambda: next(messages), END)]
+            return [json.loads(data.partition(b"\n")[0]) for data in iter(lambda: next(messages), END)]
 
         yield said
 
@@ -67,8 +77,38 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer
     waiters = [expect(storage, "3"), expect(storage, "new")]
     with overhearing(redis_server, storage) as said:
         work(storage)
-        assert [(queue, sorted(ids)) for queue, ids in said()] == [(QUEUE, ["3", "new"])]
+        assert sorted((queue, job_id) for queue, job_id, *_ in said()) == [(QUEUE, "3"), (QUEUE, "new")]
     assert [answer(waiter) for waiter in waiters] == [b"3", b"new"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 1_000_000])
+def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
+    redis_server: RedisServer, storage: pgjq.RedisStorage, size: int
+) -> None:
+    ops, result = storage.operations("blocking"), b"\n" * size
+    waiter = expect(storage, "a")
+    (job,) = drive(ops.claim([QUEUE], worker="ann", limit=1, policy=pgjq.LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Completed(result))]))
+    with redis_server.client() as client:
+        client.config_resetstat()
+        assert answer(waiter) == result
+        asked = client.info("commandstats")
+    assert ("cmdstat_evalsha" in asked or "cmdstat_eval" in asked) == (size >= 4096)
+
+
+def test_word_of_an_end_that_was_undone_is_not_believed(storage: pgjq.RedisStorage) -> None:
+    """A waiter listens before it joins: what it hears of a job that it only found may be older than that."""
+    ops = storage.operations("blocking")
+    first, second = expect(storage, "a"), drive(ops.expect(QUEUE, "a"))
+    (job,) = drive(ops.claim([QUEUE], worker="ann", limit=1, policy=pgjq.LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Failed(BOOM))]))
+    assert drive(first.answer(60)).state == "failed"
+    drive(ops.retry(QUEUE, "a"))
+    drive(second.enqueue(submission("a")))
+    assert drive(second.answer(0.001)).state == "queued"
+    work(storage)
+    assert answer(second) == b"a"
+    drive(first.close())
 
 
 @pytest.mark.parametrize("trouble", ["restart", "cut"])
@@ -113,7 +153,7 @@ def test_a_mark_that_a_failover_forgot_is_set_again_by_a_look(
         assert drive(waiter.answer(0.001)).state == "queued"
         client.config_set("maxmemory", 0)
         work(storage)
-        assert said() == [[QUEUE, ["a"]]]
+        assert [told[:2] for told in said()] == [[QUEUE, "a"]]
     assert answer(waiter) == b"a"
 
 
@@ -121,7 +161,7 @@ def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer
     client, keys = pgjq.Client(storage), storage.shared.keys
     waiter = expect(storage, "a")
     with client.subscribe(QUEUE) as events, redis_server.client() as raw:
-        for nonsense in (b"\xff", b"7", b"[]", b'{"a": 1}', b'["q", 7]', b'{"queue": 1, "at": "x", "events": [[]]}'):
+        for nonsense in NONSENSE:
             assert raw.publish(keys.answers, nonsense) == 1
             assert raw.publish(keys.events, nonsense) == 1
         work(storage)

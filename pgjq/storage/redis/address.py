@@ -1,7 +1,8 @@
-"""Where a server is: from a URL to connections of redis-py, which we keep in pools of our own (pool.py)."""
+"""Where a server is: from a URL to connections of redis-py, which we keep in pools of our own (pool.py, link.py)."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import redis
@@ -53,9 +54,18 @@ class Address:
         limits = {} if patience is None else dict.fromkeys(("socket_timeout", "socket_connect_timeout"), patience)
         return self._pool.connection_class(**self._pool.connection_kwargs | limits)
 
-    def async_connection(self) -> Any:
-        """Make a connection for an event loop; `patience` is how long to wait for its answers."""
-        return self._async_pool.connection_class(**self._async_pool.connection_kwargs)
+    async def open_stream(self) -> asyncio.StreamWriter:
+        """Connect on an event loop, and take the stream over; `patience` is how long to wait for its answers."""
+        connection = self._async_pool.connection_class(**self._async_pool.connection_kwargs)
+        try:
+            async with asyncio.timeout(self.patience):
+                await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        stream = connection._writer  # noqa: SLF001  (there is no other way to have it)
+        connection._reader = connection._writer = None  # noqa: SLF001
+        return stream
 
     def client(self) -> Any:
         """Make a client, for what only a client can do: listen."""

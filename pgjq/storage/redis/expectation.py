@@ -1,13 +1,14 @@
 """Waiting for one job on Redis.
 
 The wish to be told is a mark in the job's record. It goes in with the job, or is put on the one that is found, by the
-script that enqueues; whoever ends a marked job publishes its id in the same script. The job's number is its name here.
-A look sets the mark again if it is missing: a failover forgets marks as it forgets everything else, and after one, as
-after any loss of the connection, everybody looks.
+script that enqueues; whoever ends a marked job publishes, in the same script, that it has ended, and how, unless that
+is long. The job's number is its name here. A look sets the mark again if it is missing: a failover forgets marks as it
+forgets everything else, and after one, as after any loss of the connection, everybody looks.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pgjq.storage.expectation import MailExpectation
@@ -64,7 +65,14 @@ class RedisExpectation(MailExpectation):
 
     async def _look(self) -> Answer | None:
         found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))
-        return None if found is None else rows.answer(*found)
+        return None if found is None else rows.answer(json.loads(found[0]), found[1])
+
+    def _told(self, words: Sequence[Any]) -> Answer | None:
+        """Believe what is said of a job that was added here. One that was found may have ended before, and lived on."""
+        if self._seq is None or not self._is_new:
+            return None
+        answers = (rows.told(word, self._seq) for word in words if word is not None)
+        return next((answer for answer in answers if answer is not None), None)
 
     @property
     def _hears(self) -> bool:

@@ -26,6 +26,7 @@ _PASSING = (
     "BUSY ",
     "UNBLOCKED",
 )
+DRIVERS_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def translated() -> Generator[None]:
     """Turn the driver's errors into pgjq's."""
     try:
         yield
-    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+    except DRIVERS_ERRORS as error:
         raise translate(error) from error
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
-
-from redis.exceptions import ConnectionError as Lost
+from typing import TYPE_CHECKING, Final
 
 from pgjq.errors import StorageError
 from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
+from pgjq.storage.redis.link import open_link
 from pgjq.storage.redis.listen import PROBE_SECONDS, RECONNECT_SECONDS
+from pgjq.storage.redis.wire import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.address import Address
     from pgjq.storage.redis.audience import Notice, Subject, Subjects
+    from pgjq.storage.redis.link import Link
+
+PING: Final = packed(("PING",))
 
 
 class LoopListener:
@@ -109,35 +112,37 @@ class _Ear:
     def _is_listening(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    async def _subscribed(self) -> Any:
+    async def _subscribed(self) -> Link:
         """Connect and subscribe, and wait until the server says so."""
-        connection = self._address.async_connection()
+        link = await open_link(self._address, self._hear)
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await connection.send_command("SUBSCRIBE", self._channel)
-                await connection.read_response()
+                await link.ask(packed(("SUBSCRIBE", self._channel)))
         except BaseException:
-            await connection.disconnect(nowait=True)
+            link.close()
             raise
-        return connection
+        return link
 
-    async def _run(self, connection: Any) -> None:
-        while connection is not None:
+    def _hear(self, message: bytes) -> None:
+        self._heard = True
+        self.audience.tell(message)
+
+    async def _run(self, link: Link | None) -> None:
+        while link is not None:
             try:
-                # Cut off, redis-py may say anything; and a listener that dies leaves sleepers behind.
-                with contextlib.suppress(Exception):
-                    await self._listen(connection)
+                with contextlib.suppress(Exception):  # A listener that dies leaves sleepers behind.
+                    await self._listen(link)
             finally:
-                await connection.disconnect(nowait=True)
-            connection = await self._reconnected()
+                link.close()
+            link = await self._reconnected()
 
-    async def _reconnected(self) -> Any:
+    async def _reconnected(self) -> Link | None:
         while not self._is_over():
             await asyncio.sleep(RECONNECT_SECONDS)
             with contextlib.suppress(Exception):
-                connection = await self._subscribed()
+                link = await self._subscribed()
                 self.audience.resync()
-                return connection
+                return link
         return None
 
     def _is_over(self) -> bool:
@@ -146,28 +151,11 @@ class _Ear:
             self._task = None
         return self._task is not asyncio.current_task()
 
-    async def _listen(self, connection: Any) -> None:
-        """Have messages handed out, and look now and then whether the connection lives and anybody cares."""
-        reading = asyncio.create_task(self._read(connection))
-        asked = False
-        try:
-            while not self._is_over():
-                self._heard = False
-                await asyncio.wait({reading}, timeout=PROBE_SECONDS)
-                if reading.done():
-                    await reading
-                if not self._heard:
-                    if asked:
-                        raise Lost("the server has fallen silent")
-                    await connection.send_command("PING")
-                asked = not self._heard
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-
-    async def _read(self, connection: Any) -> None:
-        while True:
-            kind, *_, data = await connection.read_response()
-            self._heard = True
-            if kind == b"message":
-                self.audience.tell(data)
+    async def _listen(self, link: Link) -> None:
+        """Look now and then whether the connection lives and anybody cares, until it is lost or nobody does."""
+        while not (self._is_over() or link.lost.done()):
+            self._heard = False
+            await asyncio.wait({link.lost}, timeout=PROBE_SECONDS)
+            if not self._heard:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await link.ask(PING)

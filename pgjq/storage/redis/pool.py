@@ -1,37 +1,38 @@
-"""Pools of connections, one for threads and one for each event loop.
+"""Connections to a server: a pool for threads, and one for each event loop, which its callers share.
 
 They are redis-py's connections without its client around them, which costs two thirds of a call. Nothing is sent twice:
 whether a command whose answer was lost was done is the caller's question. A connection that died while it was idle is
-connected anew before it is used, so a restart of the server is noticed by those alone whose call was under way. One
-whose call was broken off is closed, because an answer may still be on its way.
+connected anew before it is used, so a restart of the server is noticed by those alone whose call was under way. A
+thread's whose call was broken off is closed, because an answer may still be on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import RedisError, ResponseError
 
 from pgjq.errors import StorageUnavailableError
-from pgjq.storage.redis.failures import has_moved, translated
-from pgjq.storage.redis.wire import Gate, Scripted, packed
+from pgjq.storage.redis.failures import DRIVERS_ERRORS, has_moved, translate, translated
+from pgjq.storage.redis.link import open_link
+from pgjq.storage.redis.wire import Gate, Packed, packed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import Generator
 
     from pgjq.storage.redis.address import Address
-    from pgjq.storage.redis.wire import Word
+    from pgjq.storage.redis.link import Link
 
 CONNECTIONS: Final = 32
 PATIENCE: Final = 30.0
 BUSY: Final = f"all {CONNECTIONS} connections were busy for {PATIENCE:g} s"
 
 
-class BlockingPool(Scripted):
+class BlockingPool(Packed):
     """Connections for threads. A forked child begins with none."""
 
     def __init__(self, gate: Gate, address: Address, patience: float | None = None) -> None:
@@ -45,18 +46,18 @@ class BlockingPool(Scripted):
         self._idle: list[Any] = []
         self._room = threading.Semaphore(CONNECTIONS)
 
-    async def command(self, *words: Word) -> Any:
+    async def send(self, command: bytes) -> Any:
         """Run a command."""
         if not self._gate.enter():
-            self._gate.check(_version(self._call("INFO", "server")))
-        return self._call(*words)
+            self._gate.check(_version(self._call(packed(("INFO", "server")))))
+        return self._call(command)
 
-    def _call(self, *words: Word) -> Any:
+    def _call(self, command: bytes) -> Any:
         with translated(), self._borrowed() as connection:
-            connection.send_packed_command([packed(words)])
+            connection.send_packed_command([command])
             return connection.read_response()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _borrowed(self) -> Generator[Any]:
         if self._process != os.getpid():
             self._begin()  # The parent's connections must not even be closed here.
@@ -113,115 +114,83 @@ class BlockingPool(Scripted):
                 self._idle.pop().disconnect()
 
 
-class _LoopPool:
-    """The connections of one event loop."""
+class _Place:
+    """The connection of one event loop."""
 
     def __init__(self) -> None:
-        self.idle: list[Any] = []
-        self.room = asyncio.Semaphore(CONNECTIONS)
+        self.connecting = asyncio.Lock()
+        self.link: Link | None = None
 
-    async def enter(self) -> None:
-        """Wait for room; where there is some, which is nearly always, there is nothing to time."""
-        if not self.room.locked():
-            await self.room.acquire()
-            return
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self.room.acquire()
-        except TimeoutError:
-            raise StorageUnavailableError(BUSY) from None
-
-    async def close(self) -> None:
-        while self.idle:
-            await self.idle.pop().disconnect(nowait=True)
+    def leave(self) -> None:
+        if self.link is not None:
+            self.link.leave()
 
 
-class AsyncPool(Scripted):
+class AsyncPool(Packed):
     """Connections for event loops: each has its own."""
 
     def __init__(self, gate: Gate, address: Address) -> None:
         self._gate = gate
         self._address = address
         self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Place] = {}
 
-    async def command(self, *words: Word) -> Any:
+    async def send(self, command: bytes) -> Any:
         """Run a command."""
-        if not self._gate.enter():
-            self._gate.check(_version(await self._call("INFO", "server")))
-        return await self._call(*words)
-
-    async def _call(self, *words: Word) -> Any:
-        with translated():
-            async with self._borrowed() as connection, asyncio.timeout(self._address.patience):
-                await connection.send_packed_command([packed(words)])
-                return await connection.read_response()
-
-    @asynccontextmanager
-    async def _borrowed(self) -> AsyncGenerator[Any]:
-        pool = self._pool()
-        await pool.enter()
         try:
-            connection = await self._pick(pool)
-            try:
-                yield connection
-            except BaseException as error:
-                await self._settle(pool, connection, error)
-                raise
-            await self._keep(pool, connection)
-        finally:
-            pool.room.release()
+            if not self._gate.enter():
+                self._gate.check(_version(await self._ask(packed(("INFO", "server")))))
+            return await self._ask(command)
+        except DRIVERS_ERRORS as error:
+            raise translate(error) from error
 
-    async def _pick(self, pool: _LoopPool) -> Any:
-        if not pool.idle:
-            return self._address.async_connection()
-        connection = pool.idle.pop()
+    async def _ask(self, command: bytes) -> Any:
+        place = self._place()
+        if place.link is not None and place.link.has_rested():
+            # A loop that was kept busy has not heard yet what happened meanwhile: it looks, and then acts.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        link = place.link
+        if link is None or not link.is_open():
+            link = await self._connected(place)
         try:
-            stale = not connection.is_connected or await connection.can_read()
-        except (RedisError, OSError):
-            stale = True
-        if stale:
-            await connection.disconnect(nowait=True)
-        return connection
+            return await link.ask(command)
+        except ResponseError as error:
+            if has_moved(error):
+                link.leave()
+            raise
 
-    async def _settle(self, pool: _LoopPool, connection: Any, error: BaseException) -> None:
-        """As the blocking pool does."""
-        if not isinstance(error, ResponseError):
-            await connection.disconnect(nowait=True)
-        elif has_moved(error):
-            await connection.disconnect(nowait=True)
-            await pool.close()
-        else:
-            await self._keep(pool, connection)
+    async def _connected(self, place: _Place) -> Link:
+        async with place.connecting:
+            if place.link is None or not place.link.is_open():
+                place.link = await open_link(self._address)
+                if self._gate.closed:
+                    place.link.leave()
+            return place.link
 
-    async def _keep(self, pool: _LoopPool, connection: Any) -> None:
-        pool.idle.append(connection)
-        if self._gate.closed:
-            await pool.close()
-
-    def _pool(self) -> _LoopPool:
+    def _place(self) -> _Place:
         loop = asyncio.get_running_loop()
-        pool = self._by_loop.get(loop)
-        if pool is None:
+        place = self._by_loop.get(loop)
+        if place is None:
             with self._lock:
                 self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
-                pool = self._by_loop[loop] = _LoopPool()
-        return pool
+                place = self._by_loop[loop] = _Place()
+        return place
 
     async def close(self) -> None:
-        """Close this loop's connections."""
+        """Close this loop's connection, when what was asked has been answered."""
         with self._lock:
-            pool = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
+            place = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if place is not None:
+            place.leave()
 
     def close_soon(self) -> None:
-        """Have every loop that is still running close its own connections."""
+        """Have every loop that is still running close its own connection."""
         with self._lock:
-            pools, self._by_loop = self._by_loop, {}
-        for loop, pool in pools.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close()))
+            places, self._by_loop = self._by_loop, {}
+        for loop, place in places.items():
+            with contextlib.suppress(RuntimeError):  # That loop has been closed, and all that it held.
+                loop.call_soon_threadsafe(place.leave)
 
 
 def _version(info: bytes) -> str:

@@ -102,16 +102,26 @@ def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
     return (None, JobError(**json.loads(stored[1:]))) if stored.startswith(b"e") else (stored[1:], None)
 
 
-def answer(facts: bytes, outcome: bytes | None) -> Answer:
-    """Read how a job stands from answer.lua."""
-    state, attempts, max_attempts, expired = json.loads(facts)
+def answer(facts: Sequence[Any], outcome: bytes | None) -> Answer:
+    """Read how a job stands."""
+    state, attempts, max_attempts, expired = facts
     return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
 
 
 def answered(notice: bytes) -> list[tuple[str, str]]:
-    """Read a message of the answers' channel: the jobs that have ended, by their queue and their ids."""
-    queue, ids = json.loads(notice)
-    return [(queue, job_id) for job_id in ids]
+    """Read from a message of the answers' channel which job has ended: its queue and its id."""
+    queue, job_id, _, _ = json.loads(notice.partition(b"\n")[0])
+    return [(queue, job_id)]
+
+
+def told(notice: bytes, wanted: str) -> Answer | None:
+    """Read from a message of the answers' channel how a job has ended, if it is the one with this number and is short.
+
+    What is said is in two lines: what is text, as JSON, and the outcome, which may be any bytes.
+    """
+    head, _, outcome = notice.partition(b"\n")
+    seq, facts = json.loads(head)[2:]
+    return answer(facts, outcome or None) if facts and seq == wanted else None
 
 
 def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[int, int, Reaped]]:

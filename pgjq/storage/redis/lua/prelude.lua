@@ -16,6 +16,7 @@ local QUEUE, EVENTS, WAKE, ANSWERS, UNSEEN = ARGV[2], ARGV[3], ARGV[4], ARGV[5],
 local request = cjson.decode(ARGV[7])
 local BLOBS = 7
 local CHUNK = 4000
+local SHORT = 4096
 
 local time = redis.call('TIME')
 local REAL = time[1] * 1000000 + time[2]
@@ -126,16 +127,18 @@ local function tell(name, job, count, action, reason)
     end
 end
 
--- Those who wait for a job are told when it has ended, or is gone; of other jobs nobody is told.
-local function answer(job)
-    if job[AWAITED] then
-        answered[#answered + 1] = job[ID]
-    end
+local function is_fresh(job)
+    return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
 end
 
-local function publish(channel, told, message)
-    for first = 1, #told, 500 do
-        redis.call('PUBLISH', channel, message({unpack(told, first, math.min(first + 499, #told))}))
+-- Those who wait for a job are told when it has ended, or is gone; of other jobs nobody is told. How it has ended is said
+-- in the same breath, unless that is long: everybody hears it who waits for anything.
+local function answer(seq, job, has_ended, outcome)
+    if job[AWAITED] then
+        local facts = has_ended and is_fresh(job) and #(outcome or '') <= SHORT
+            and {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], false}
+        local head = cjson.encode({QUEUE, job[ID], seq, facts})
+        answered[#answered + 1] = head .. '\n' .. (facts and outcome or '')
     end
 end
 
@@ -155,8 +158,13 @@ local function done()
     for state, count in pairs(counts) do
         redis.call('HINCRBY', META, state, count)
     end
-    publish(EVENTS, events, function(part) return cjson.encode({queue = QUEUE, at = text(NOW), events = part}) end)
-    publish(ANSWERS, answered, function(part) return cjson.encode({QUEUE, part}) end)
+    for first = 1, #events, 500 do
+        local part = {unpack(events, first, math.min(first + 499, #events))}
+        redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = part}))
+    end
+    for _, message in ipairs(answered) do
+        redis.call('PUBLISH', ANSWERS, message)
+    end
     if placed and redis.call('HDEL', META, 'asleep') == 1 then
         redis.call('PUBLISH', WAKE, QUEUE)
     end
@@ -207,7 +215,7 @@ local function finish(seq, job, state, outcome)
     leave(seq, job)
     job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
     changed[seq] = true
-    answer(job)
+    answer(seq, job, true, outcome)
     counts[state] = (counts[state] or 0) + 1
     local expires_at = NOW + job[RESULT_TTL]
     if outcome then
@@ -232,7 +240,7 @@ local function drop(seq, job)
         leave(seq, job)
         remove(IDS, job[ID])
     end
-    answer(job)
+    answer(seq, job)
     jobs[seq], changed[seq] = false, nil
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
         remove(key, seq)
@@ -263,10 +271,6 @@ local function sweep(count)
         remove(OUTCOMES, seq)
         remove(EXPIRING, seq)
     end
-end
-
-local function is_fresh(job)
-    return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
 end
 
 -- A result begins with "r", an error's JSON with "e".

@@ -1,0 +1,119 @@
+"""One connection on an event loop, which all its callers share: answers come in the order of the questions.
+
+redis-py makes the connection, with all that a URL may ask for, and then hands its transport over: what redis-py does
+around a single question and its answer takes longer than the server takes to answer. Nothing is sent twice, and whoever
+stops waiting for an answer only leaves it to be thrown away. A server that owes an answer for too long is given up, and
+with it everything that was asked of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from redis.exceptions import ConnectionError as Lost
+
+from pgjq.storage.redis.replies import Replies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.storage.redis.address import Address
+
+    Heard = Callable[[bytes], None]
+
+MESSAGE: Final = b"message"
+REST_SECONDS: Final = 1.0
+
+
+async def open_link(address: Address, heard: Heard | None = None) -> Link:
+    """Connect; `heard` is told of messages on channels that the link will subscribe to."""
+    return Link(await address.open_stream(), address.patience, heard)
+
+
+class Link(asyncio.Protocol):
+    """A connection that answers many."""
+
+    def __init__(self, stream: asyncio.StreamWriter, patience: float | None, heard: Heard | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stream = stream  # Whose end would be the end of the transport.
+        self._patience = patience
+        self._heard = heard
+        self._asked: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._replies = Replies(self._take)
+        self._leaving = False
+        self._used_at = self._loop.time()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self._transport = cast("asyncio.Transport", stream.transport)
+        self._transport.set_protocol(self)
+
+    def is_open(self) -> bool:
+        """Tell whether this may be asked."""
+        return not (self._leaving or self._transport.is_closing())
+
+    def has_rested(self) -> bool:
+        """Tell whether it has been silent so long that its end may have gone unheard."""
+        return self._loop.time() > self._used_at + REST_SECONDS
+
+    def ask(self, command: bytes) -> asyncio.Future[Any]:
+        """Send a command; the answer is to be awaited."""
+        answer, self._used_at = self._loop.create_future(), self._loop.time()
+        self._asked.append((answer, self._used_at))
+        if self._watch is None and self._patience is not None:
+            self._watch = self._loop.call_later(self._patience, self._look)
+        self._transport.write(command)
+        return answer
+
+    def leave(self) -> None:
+        """Ask nothing more; close when all has been answered."""
+        self._leaving = True
+        if not self._asked:
+            self.close()
+
+    def close(self) -> None:
+        """Close now. What was asked is not answered any more."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come."""
+        self._replies.feed(data)
+        if self._leaving and not self._asked:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who is still waiting."""
+        self._leaving = True
+        self.close()
+        for answer, _ in self._asked:
+            if not answer.done():
+                answer.set_exception(Lost(f"the connection was lost: {exc or 'the server closed it'}"))
+        self._asked.clear()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _take(self, reply: Any) -> None:
+        if self._heard is not None and isinstance(reply, list) and reply[0] == MESSAGE:
+            self._heard(cast("list[bytes]", reply)[2])
+            return
+        answer, _ = self._asked.popleft()
+        if answer.done():
+            return
+        if isinstance(reply, Exception):
+            answer.set_exception(reply)
+        else:
+            answer.set_result(reply)
+
+    def _look(self) -> None:
+        """See whether the oldest question has waited too long, or when it will have."""
+        assert self._patience is not None  # noqa: S101  (there would be no watch)
+        self._watch = None
+        if self._asked:
+            left = self._asked[0][1] + self._patience - self._loop.time()
+            if left > 0:
+                self._watch = self._loop.call_later(left, self._look)
+            else:
+                self._transport.abort()
