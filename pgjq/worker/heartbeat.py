@@ -152,7 +152,7 @@ def _next_beat(run: Run) -> float:
 
 
 def _deadline(run: Run) -> float:
-    if run.ended or run.signal.aborted:
+    if run.ended or run.aborted:
         return inf
     trusted, expires = run.trusted_until, run.expires
     if trusted is None:

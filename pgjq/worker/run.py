@@ -32,6 +32,7 @@ class Run:
     """
 
     __slots__ = (
+        "_signal",
         "beat",
         "claimed",
         "committed",
@@ -41,7 +42,6 @@ class Run:
         "expires",
         "in_transaction",
         "next_beat",
-        "signal",
         "started",
         "trusted_until",
         "worker",
@@ -63,15 +63,28 @@ class Run:
         self.committed = committed
         self.in_transaction = False
         self.completing = False  # Its own transaction holds the row: renewing waits for it, and is not needed.
-        self.signal = Signal()
+        self._signal: Signal | None = None
         self.ended = False
         self.beat = beat
-        self.next_beat = sent + beat if beat is not None else None
+        self.next_beat: float | None = None
         # Half of it may go by before the run starts; a run that waits longer is given back, and costs no attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.started = False
         self.trusted_until: float | None = None
         self.renewed(sent)
+
+    @property
+    def signal(self) -> Signal:
+        """The word to stop. It is made for whoever asks first, on any thread; for most runs nobody does."""
+        if self._signal is None:
+            with Signal.shared:
+                self._signal = self._signal or Signal()
+        return self._signal
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the word to stop has been given."""
+        return self._signal is not None and self._signal.aborted
 
     def renewed(self, sent: float) -> None:
         """Trust the lease from when its renewal was asked for."""
@@ -90,7 +103,7 @@ class Run:
     def is_over(self) -> bool:
         """Tell whether this run is not worth starting: it has been ended, or its lease is not to be trusted."""
         late = self.trusted_until is not None and self.trusted_until <= time.monotonic()
-        return self.ended or self.signal.aborted or late
+        return self.ended or self.aborted or late
 
     def end(self) -> bool:
         """Take the right to say how this run ended: the first who asks has it."""
@@ -103,15 +116,19 @@ class Run:
 class _Held:
     """A job as its handler sees it, without the methods that differ in colour."""
 
-    __slots__ = ("_ops", "_run", "checkpoint", "payload", "result", "signal")
+    __slots__ = ("_ops", "_run", "checkpoint", "payload", "result")
 
     def __init__(self, run: Run, payload: Any, checkpoint: Any, ops: Operations) -> None:
         self.payload: Any = payload
         self.checkpoint: Any = checkpoint
-        self.signal: Signal = run.signal
         self.result: Any = None
         self._run = run
         self._ops = ops
+
+    @property
+    def signal(self) -> Signal:
+        """The word to stop."""
+        return self._run.signal
 
     @property
     def id(self) -> str:

@@ -31,7 +31,7 @@ class Signal:
 
     __slots__ = ("_callback", "_waiters", "reason")
 
-    _shared = threading.Lock()
+    shared = threading.Lock()
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -46,7 +46,7 @@ class Signal:
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the run should end, at the longest `timeout` seconds; say whether it should."""
         # A job that nobody waits in needs no event, and most are such; so one is made here, under a lock of all.
-        with self._shared:
+        with self.shared:
             if self.aborted:
                 return True
             self._waiters = self._waiters or threading.Event()
@@ -59,7 +59,7 @@ class Signal:
 
     def abort(self, reason: str) -> bool:
         """Set it, from any thread; the first reason stays. Say whether this was the first."""
-        with self._shared:
+        with self.shared:
             if self.aborted:
                 return False
             self.reason = reason
@@ -71,7 +71,7 @@ class Signal:
 
     def on_abort(self, callback: Callable[[], None]) -> None:
         """Have something done when it is set; there is one such thing."""
-        with self._shared:
+        with self.shared:
             self._callback = callback
             late = self.aborted
         if late:

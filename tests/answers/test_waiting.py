@@ -73,7 +73,7 @@ def test_a_cached_result_returns_at_once_and_nothing_runs_again(storage: Storage
 def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A poll would take word for a shorter time, or look more often. Where word says it all, there is nothing to see."""
+    """A poll would take word for a shorter time, or look more often. Where word says all, nobody looks."""
     waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
     asleep, patience, looks = threading.Event(), list[float](), list[Any]()
     take, look = waiting._box.take, waiting._look

@@ -71,8 +71,8 @@ class Generous(Jobs):
 class Undead(Jobs):
     """Lets what was completed run again."""
 
-    def change(self, record: Any, event: Any = None, facts: Any = None, **fields: Any) -> None:
-        super().change(record, event, facts, **fields)
+    def moved(self, record: Any, event: Any, values: Any) -> None:
+        super().moved(record, event, values)
         if record.state == "completed":
             self._make_ready(record)
 

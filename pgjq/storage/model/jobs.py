@@ -1,8 +1,8 @@
 """All the jobs of a storage, filed so that each question finds its answer.
 
-Every change of a job goes through `add`, `change` and `forget`, and of a queue through `define` and `undefine`, which
-keep the files in order and note what happened. So a storage that tells others of changes, or writes them down to make
-them again later, misses none.
+Every change of a job goes through `add`, `change`, `moved` and `forget`, and of a queue through `define` and
+`undefine`, which keep the files in order and note what happened. So a storage that tells others of changes, or writes
+them down to make them again later, misses none.
 """
 
 from __future__ import annotations
@@ -128,6 +128,15 @@ class Jobs:
             self._file(record)
         if self._noting:
             self.changes.append(Change(record, fields, event, facts))
+
+    def moved(self, record: Record, event: EventName, values: Sequence[str]) -> None:
+        """Take note of a job that was given another state, and which of its values are new.
+
+        What happens to every job, claim and end, is done in this way; a `change` takes three times as long.
+        """
+        self._file(record)
+        if self._noting:
+            self.changes.append(Change(record, {name: getattr(record, name) for name in values}, event))
 
     def forget(self, record: Record) -> None:
         """Remove a job and, if it is still its own, its id."""

@@ -34,6 +34,13 @@ STALLED_ON = 20
 # What a job no longer has once nobody runs it; who ran it last stays on record when it ended.
 IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
 
+# What is new of a job that was claimed, and of one that has ended.
+CLAIMED = (
+    *("state", "lease", "attempts", "worker", "started_at"),
+    *("lease_seconds", "expire_at", "locked_until", "max_stalled", "reap_exhausted"),
+)
+ENDED = ("state", "finished_at", "result", "error", "locked_until", "expire_at")
+
 NO_PLACE = JobError("PolicyError", "given back while another job of its key is failing")
 
 
@@ -68,20 +75,17 @@ def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: Le
 
 
 def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy, terms: Terms) -> Claimed:
-    jobs.change(
-        record,
-        "processing",
-        state="processing",
-        lease=record.lease + 1,
-        attempts=record.attempts + 1,
-        worker=worker,
-        started_at=jobs.now,
-        lease_seconds=terms.lease_seconds,
-        expire_at=terms.expire_at,
-        locked_until=terms.locked_until,
-        max_stalled=policy.max_stalled,
-        reap_exhausted=policy.reap_exhausted,
-    )
+    record.state = "processing"
+    record.lease += 1
+    record.attempts += 1
+    record.worker = worker
+    record.started_at = jobs.now
+    record.lease_seconds = terms.lease_seconds
+    record.expire_at = terms.expire_at
+    record.locked_until = terms.locked_until
+    record.max_stalled = policy.max_stalled
+    record.reap_exhausted = policy.reap_exhausted
+    jobs.moved(record, "processing", CLAIMED)
     return Claimed(
         Lease(record.queue, record.id, record.lease, record.seq),
         record.payload,
@@ -127,8 +131,13 @@ def end(
     jobs: Jobs, record: Record, state: State, *, result: bytes | None = None, error: JobError | None = None
 ) -> None:
     """End a job."""
+    record.state = state
+    record.finished_at = jobs.now
+    record.result = result
+    record.error = error
+    record.locked_until = record.expire_at = None
     # Every state in which a job ends is the name of an event as well.
-    jobs.change(record, state, state=state, finished_at=jobs.now, result=result, error=error, **IDLE)  # pyright: ignore[reportArgumentType]
+    jobs.moved(record, state, ENDED)  # pyright: ignore[reportArgumentType]
 
 
 def _fail(jobs: Jobs, record: Record, error: JobError | None) -> None:
