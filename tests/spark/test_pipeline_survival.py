@@ -194,3 +194,15 @@ def test_a_report_of_no_lake_says_what_makes_one(tmp_path: Path) -> None:
     code, said = invoke("report", "--lake", str(tmp_path), "--out", str(tmp_path / "r.html"))
     assert (code, "pgjq pipeline run" in said) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_makes_a_history_runs_everything_and_leaves_a_report(tmp_path: Path, spark: SparkSession) -> None:
+    assert spark.version
+    out = tmp_path / "report.html"
+    code, said = invoke("demo", "--jobs", "4000", "--days", "14", "--out", str(out), "--json")
+    assert code == 0, said
+    told = json.loads(said.splitlines()[-1])
+    assert told["report"] == str(out)
+    assert told["read"] == told["jobs"] > 3000
+    assert told["days"] == 14
+    assert "<h3>mail: run time</h3>" in out.read_text(encoding="utf-8")
