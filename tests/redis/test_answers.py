@@ -185,7 +185,7 @@ def test_ended_jobs_that_were_waited_for_leave_no_trace_of_their_ids_other_lives
     client.delete_job(QUEUE, "a")
     drive(ops.prune())
     for waiter in waiters:
-        assert drive(waiter.answer(60)) is None
+        assert drive(waiter._look()) is None  # Word of the end may still be in its box.
         drive(waiter.close())
     with redis_server.client() as raw:
         assert [kind for kind in raw.scan_iter() if b":q}" in kind] == []

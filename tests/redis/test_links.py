@@ -6,8 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 import pgjq
+from pgjq.storage.redis.address import Address
+from pgjq.storage.redis.link import open_link
 
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer
@@ -101,5 +104,17 @@ def test_a_large_answer_is_read_in_time_that_grows_with_its_size(storage: pgjq.R
         jobs = await storage.operations("async").claim([QUEUE], worker="ann", limit=50, policy=pgjq.LeasePolicy())
         assert [len(job.payload) for job in jobs] == [len(text) + 2] * 50
         await client.close()
+
+    asyncio.run(case())
+
+
+def test_a_link_that_was_lost_says_so_and_answers_that_nobody_asked_for_end_it(redis_server: RedisServer) -> None:
+    async def case() -> None:
+        address = Address(redis_server.url)
+        link = await open_link(address)
+        link.data_received(b"+OK\r\n")
+        await link.lost
+        with pytest.raises(redis.ConnectionError):
+            await link.ask(b"*1\r\n$4\r\nPING\r\n")
 
     asyncio.run(case())

@@ -59,6 +59,8 @@ class Link(asyncio.Protocol):
 
     def ask(self, command: bytes) -> asyncio.Future[Any]:
         """Send a command; the answer is to be awaited."""
+        if self.lost.done():
+            raise Lost("the connection was lost")
         answer, self._used_at = self._loop.create_future(), self._loop.time()
         self._asked.append((answer, self._used_at))
         if self._watch is None and self._patience is not None:
@@ -98,6 +100,9 @@ class Link(asyncio.Protocol):
     def _take(self, reply: Any) -> None:
         if self._heard is not None and isinstance(reply, list) and reply[0] == MESSAGE:
             self._heard(cast("list[bytes]", reply)[2])
+            return
+        if not self._asked:
+            self.close()  # Nobody asked: whatever comes next would go to the wrong one.
             return
         answer, _ = self._asked.popleft()
         if answer.done():
