@@ -1,7 +1,7 @@
 """Several small numbers of a row in one: what history has in the place of names and counts, taken apart again.
 
-A field costs the server and the driver about as much as it costs to send it, whether it is two bytes or eight. So
-history has words of 64 bits with two or three numbers in each of them, and a batch of these is taken apart in one go.
+What a field costs the server and the driver hardly depends on whether it has two bytes or eight. So history has words
+of 64 bits with three numbers in each of them, and a batch of these is taken apart in one go.
 """
 
 from __future__ import annotations
