@@ -29,6 +29,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from pgjq.spark.arrow import arrow_schema, read_batches
 from pgjq.spark.untyped import pa
+from pgjq.spark.words import WORD_OF
 from pgjq.storage.postgres.errand import errand
 from pgjq.storage.postgres.extract import Condition, Operator, write_select
 from pgjq.storage.postgres.queries import Queries
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION: Final = 250_000
 MOST_PARTITIONS: Final = 64
-# What history has in the place of names, for those who look the names up themselves.
-NUMBERS: Final = {"queue": "queue_number", "worker": "worker_number", "state": "state_number"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,8 @@ def read_span(
     assert isinstance(span, Span)  # noqa: S101  (Spark hands back what it was given)
     queries, columns, names = Queries(options.schema), schema.fieldNames(), None
     if options.view == "history":
-        columns, names = [NUMBERS.get(column, column) for column in columns], queries.written("names", {})
+        columns = list(dict.fromkeys(WORD_OF.get(column, column) for column in columns))
+        names = queries.written("names", {})
     statement = write_select(queries, options.view, asdict(span), columns, conditions)
     return read_batches(options.conninfo, statement, schema, names)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.jobs import staged
-from pgjq.spark.untyped import adbc, pa
+from pgjq.spark.untyped import adbc_dbapi as adbc
+from pgjq.spark.untyped import pa
 from pgjq.storage.postgres.extract import write as literal
 from pgjq.storage.postgres.queries import Queries
 

@@ -1,4 +1,4 @@
-"""Arrow and ADBC, which come without types: what is theirs is Any, and is so here and nowhere else.
+"""Arrow, ADBC and NumPy, which come without types: what is theirs is Any, and is so here and nowhere else.
 
 They are imported when something of theirs is used. Spark plans in processes of their own, several for each query, which
 need none of it, and would take half a second longer each.
@@ -26,8 +26,10 @@ class _Later:
         return getattr(module, attribute)
 
 
+np: Any = _Later("numpy")
 pa: Any = _Later("pyarrow")
 pc: Any = _Later("pyarrow.compute")
-adbc: Any = _Later("adbc_driver_postgresql.dbapi")
+adbc: Any = _Later("adbc_driver_manager")
+adbc_dbapi: Any = _Later("adbc_driver_postgresql.dbapi")
 adbc_postgresql: Any = _Later("adbc_driver_postgresql")
 spark_types: Any = _Later("pyspark.sql.pandas.types")

@@ -14,8 +14,10 @@ select
     case when isfinite(d.started_at) then d.started_at end as started_at,
     case when isfinite(d.finished_at) then d.finished_at end as finished_at,
     b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on,
-    -- For those who know the names already (names.sql): four columns came about a tenth faster, all of them no faster.
-    d.queue_id as queue_number, d.worker_id as worker_number, d.state as state_number
+    -- For those who know the names already (names.sql): three numbers in one, which cost less to send than each by
+    -- itself. The last two are never below 0, and nobody is worker 0.
+    (d.queue_id::bigint * 65536 + d.state) * 65536 + d.stalled as place,
+    (coalesce(d.worker_id, 0)::bigint * 65536 + d.attempts) * 65536 + d.max_attempts as effort
 from pgjq.done as d
 left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id and b.seq >= :first and b.seq < :last
 left join pgjq.queue as q on d.queue_id = q.id

@@ -20,6 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import process
+from pgjq.spark.arrow import BATCH_BYTES
 from pgjq.spark.columns import schema_of
 from pgjq.spark.reader import as_condition, split
 from pgjq.spark.source import PgjqDataSource
@@ -182,6 +183,34 @@ def test_what_is_no_text_or_no_time_is_still_read(past: str) -> None:
     assert rows["failed"].result is None
     assert rows["cancelled"].payload == "null"
     assert (rows["cancelled"].started_at, rows["cancelled"].finished_at) == (None, None)
+
+
+def test_a_task_holds_one_batch_however_much_there_is(postgres: pgjq.PostgresStorage, database: str) -> None:
+    finish(postgres, "big", map(str, range(100)))
+    do(database, "update pgjq.body set payload = convert_to(repeat('x', 1000000), 'UTF8')")
+    source = PgjqDataSource({"url": database})
+    reader = source.reader(source.schema())
+    batches = reader.read(*reader.partitions())
+    sizes = [next(batches).nbytes]
+    copying = "select state from pg_stat_activity where starts_with(query, 'COPY') and datname = current_database()"
+    assert ask(database, copying) == [("active",)]  # The server waits until more is wanted.
+    sizes += [batch.nbytes for batch in batches]
+    assert sum(sizes) > 100_000_000
+    assert max(sizes) < BATCH_BYTES + 2_000_000
+
+
+def test_numbers_in_words_come_out_whole(past: str) -> None:
+    do(past, "update pgjq.done set attempts = 32767, max_attempts = 32767, stalled = 32767, rank = -32767")
+    do(past, "update pgjq.done set worker_id = null where state = 4")
+    counts = ("priority", "attempts", "max_attempts", "stalled")
+    rows = read(past)
+    assert {tuple(getattr(row, name) for name in counts) for row in rows} == {(32767,) * 4}
+    assert {(row.queue, row.state, row.worker) for row in rows} == {
+        ("own", "completed", "worker-1"),
+        ("mail", "failed", None),
+        ("mail", "completed", "worker-1"),
+        ("mail", "cancelled", None),
+    }
 
 
 def test_history_that_was_restored_from_another_server_is_read(past: str) -> None:
