@@ -15,7 +15,7 @@ import pgjq
 from pgjq.blocking import drive
 from pgjq.job import NewJob
 from pgjq.outcome import Completed
-from pgjq.spark import staging
+from pgjq.spark import commit, staging
 from pgjq.spark.jobs import check_frame, staged
 from pgjq.spark.options import read_options
 from pgjq.spark.writer import JobsWriter, StreamWriter, read_written
@@ -52,6 +52,12 @@ def ids(url: str) -> list[str]:
     return [
         row[0] for row in ask(url, "select b.id from pgjq.body b join pgjq.job j using (seq, queue_id) order by seq")
     ]
+
+
+@pytest.fixture(autouse=True, params=[1, 1_000], ids=["over two connections", "over one"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story is told of a write that counts as large, and of one that does not."""
+    monkeypatch.setattr(commit, "LARGE", request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,94 @@
+"""The commit of a write: jobs of all that is on its stages, all or none, and once.
+
+A large write goes over two connections at once, because each keeps but one processor of the server busy: one adds the
+bodies, the other everything else. Where that cannot be, because an id is taken, it is made again over one.
+Why it is all or none nevertheless is said in `sql/functions/0001_stage.sql`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.errors import StorageError
+from pgjq.storage.postgres.errand import errand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgjq.spark.options import Options
+    from pgjq.storage.postgres.errand import Errand
+
+LARGE: Final = 20_000  # Jobs; below, a second connection is not worth its while.
+_REFUSING: Final = (1, 3, 4)  # Policies that may refuse a job, and that look at each of them.
+
+
+@dataclass(frozen=True)
+class Write:
+    """What is to be made, and under which name."""
+
+    queue: str
+    stages: Sequence[str]
+    expected: int
+    write_id: str
+    batch: int
+
+
+class _TakenError(StorageError):
+    """An id is taken, or somebody else is just adding it."""
+
+
+def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
+    """Return how many jobs were added, how many were there already, and whether all that had happened before."""
+    if write.expected >= LARGE:
+        try:
+            return _make_jobs(options, write, large=True)
+        except _TakenError:
+            pass  # Nothing has happened.
+    return _make_jobs(options, write, large=False)
+
+
+def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int, bool]:
+    with errand(options.conninfo, options.schema) as here, here.transaction():
+        params = asdict(write)
+        ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)
+        before = jobs is not None
+        params |= {"queue_id": queue_id, "at": at, "options": inherited, "jobs": jobs, "duplicates": duplicates}
+        if not before and large and queue_id & 7 not in _REFUSING:
+            params |= _enqueue_apart(options, here, params)
+        elif not before:
+            params |= _enqueue(here, params, apart=False)
+        here.fetch("close_write", params)
+    return params["jobs"], params["duplicates"], before
+
+
+def _enqueue(here: Errand, params: dict[str, Any], *, apart: bool) -> dict[str, int]:
+    ((jobs, duplicates),) = here.fetch("enqueue_staged", params | {"apart": apart})
+    return {"jobs": jobs, "duplicates": duplicates}
+
+
+def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> dict[str, int]:
+    """Have the bodies added, and committed, by another connection, while this one does the rest."""
+
+    def stop(bodies: Future[int]) -> None:
+        if bodies.exception():
+            here.cancel()
+
+    with errand(options.conninfo, options.schema) as there, ThreadPoolExecutor(1) as beside, there.transaction():
+        bodies = beside.submit(_add_bodies, there, params)
+        bodies.add_done_callback(stop)
+        try:
+            answer = _enqueue(here, params, apart=True)
+        finally:
+            added = bodies.result()  # If both failed, this one was the reason.
+        if added != answer["jobs"]:
+            raise StorageError(f"{answer['jobs']} jobs have {added} bodies; nothing was enqueued")
+    return answer
+
+
+def _add_bodies(there: Errand, params: dict[str, Any]) -> int:
+    ((added,),) = there.fetch("add_bodies", params)
+    if added is None:
+        raise _TakenError("an id is taken")
+    return added
