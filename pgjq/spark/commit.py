@@ -1,7 +1,7 @@
 """The commit of a write: jobs of all that is on its stages, all or none, and once.
 
-A large write goes over two connections at once, because each keeps but one processor of the server busy: one adds the
-bodies, the other everything else. Where that cannot be, because an id is taken, it is made again over one.
+A large write goes over two connections at once, because each keeps but one processor of the server busy: one adds most
+of the bodies, the other everything else. If an id turns out to be taken, nothing has happened, and it is made over one.
 Why it is all or none nevertheless is said in `sql/functions/0001_stage.sql`.
 """
 
@@ -36,7 +36,7 @@ class Write:
 
 
 class _TakenError(StorageError):
-    """An id is taken, or somebody else is just adding it."""
+    """A write cannot be made over two connections, which wait for nobody."""
 
 
 def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
@@ -69,26 +69,28 @@ def _enqueue(here: Errand, params: dict[str, Any], *, apart: bool) -> dict[str, 
 
 
 def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> dict[str, int]:
-    """Have the bodies added, and committed, by another connection, while this one does the rest."""
+    """Have most of the bodies added, and committed, by another connection, while this one does the rest."""
 
     def stop(bodies: Future[int]) -> None:
         if bodies.exception():
             here.cancel()
 
+    ((cut,),) = here.fetch("cut_stages", params)
     with errand(options.conninfo, options.schema) as there, ThreadPoolExecutor(1) as beside, there.transaction():
-        bodies = beside.submit(_add_bodies, there, params)
+        bodies = beside.submit(_add_bodies, there, params, beyond=cut)
         bodies.add_done_callback(stop)
         try:
             answer = _enqueue(here, params, apart=True)
+            rest = 0 if cut is None else _add_bodies(here, params, first=cut)
         finally:
             added = bodies.result()  # If both failed, this one was the reason.
-        if added != answer["jobs"]:
-            raise StorageError(f"{answer['jobs']} jobs have {added} bodies; nothing was enqueued")
+        if added + rest != answer["jobs"]:
+            raise StorageError(f"{answer['jobs']} jobs have {added + rest} bodies; nothing was enqueued")
     return answer
 
 
-def _add_bodies(there: Errand, params: dict[str, Any]) -> int:
-    ((added,),) = there.fetch("add_bodies", params)
+def _add_bodies(errand: Errand, params: dict[str, Any], first: str | None = None, beyond: str | None = None) -> int:
+    ((added,),) = errand.fetch("add_bodies", params | {"first": first, "beyond": beyond})
     if added is None:
-        raise _TakenError("an id is taken")
+        raise _TakenError("an id is taken, or somebody else is just adding it")
     return added

@@ -5,17 +5,18 @@
 -- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. The other
 -- goes with it, for a stage's name says which write it is of; one that appears later lies there until it is swept.
 --
--- One connection keeps one processor busy. So a large write is two transactions at once: one adds bodies, the other all
--- the rest, and with it the jobs. The bodies are committed a moment before the jobs are, and a body is nobody's job:
--- everybody who looks for jobs looks for their rows in `job` or `done`. It is still all or none, in one commit.
+-- One connection keeps one processor busy. So a large write is two transactions at once: one adds most of the bodies,
+-- the other all the rest, and with it the jobs. The former is committed a moment before the latter, and a body is
+-- nobody's job: everybody who looks for jobs looks for their rows in `job` or `done`. Jobs still come all or none, in one
+-- commit.
 --
 --   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
 --     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
 --     No write ever makes jobs of bodies that it finds: one that is made again removes what it has left, as does
 --     whoever aborts it or sweeps its stages.
---   * No server sees a deadlock that goes through two connections of one client. So the transaction that adds bodies
---     waits for nobody: if an id is taken, or somebody else is just adding it, both are undone, and everything is done
---     in one transaction instead, by the order of ids.
+--   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
+--     one is taken, or somebody else is just adding it, both are undone, and everything is done in one transaction
+--     instead, by the order of ids.
 
 -- The schema that all this is in, as SQL writes it.
 create function pgjq.home() returns text
@@ -196,7 +197,8 @@ as $$
     select string_agg(format('select * from %s.%I', pgjq.home(), s.name), ' union all ') from unnest(stages) as s (name)
 $$;
 
--- A statement that adds bodies at the moment $1 to queue $2 with options $3, by the order of their ids.
+-- A statement that adds bodies at the moment $1 to queue $2 with options $3, by the order of their ids, of which $4 is
+-- the first and $5 the first that is left out, if they are not null.
 create function pgjq.adding_bodies(stages text[]) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -204,13 +206,35 @@ as $$
     select format(
         'insert into %s.body (seq, created_at, queue_id, id, payload, options)
         select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}'')
-        from (%s) as s order by s.id, s.seq', pgjq.home(), pgjq.staged(stages)
+        from (%s) as s
+        where ($4 is null or s.id >= $4) and ($5 is null or s.id < $5)
+        order by s.id, s.seq', pgjq.home(), pgjq.staged(stages)
     )
 $$;
 
--- Add the bodies of a large write, in a transaction of their own, which is committed while the other one holds its lock;
--- return how many they are, or nothing if some id is taken. Looking at every id before it goes in would double the time.
-create function pgjq.add_bodies(queue_id integer, at timestamptz, options jsonb, stages text[]) returns bigint
+-- Where to cut a large write in two, so that both connections are done at about the same time: with four fifths of the
+-- bodies, and with the other fifth and the jobs. Nothing, if the stages are too small to tell from some pages of them.
+create function pgjq.cut_stages(stages text[]) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    cut text;
+begin
+    execute format(
+        'select percentile_disc(0.8) within group (order by s.id) from (%s) as s',
+        replace(pgjq.staged(stages), ' union all ', ' tablesample system (1) union all ') || ' tablesample system (1)'
+    ) into cut;
+    return cut;
+end
+$$;
+
+-- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every id
+-- before it goes in would double the time. Those that are added in a transaction of their own are committed while the
+-- one that adds the jobs holds its lock.
+create function pgjq.add_bodies(
+    queue_id integer, at timestamptz, options jsonb, stages text[], first text, beyond text
+) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
@@ -219,7 +243,7 @@ as $$
 declare
     added bigint;
 begin
-    execute pgjq.adding_bodies(stages) using at, queue_id, options;
+    execute pgjq.adding_bodies(stages) using at, queue_id, options, first, beyond;
     get diagnostics added = row_count;
     return added;
 exception when unique_violation or lock_not_available then
@@ -228,7 +252,7 @@ end
 $$;
 
 -- Make jobs of everything on these stages, in a write that has been opened; return how many were made, and how many were
--- not, because their ids or their places were taken. With `apart` the other transaction adds the bodies of them all.
+-- not, because their ids or their places were taken. With `apart` the bodies of all of them are added by `add_bodies`.
 --
 -- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
 -- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
@@ -263,7 +287,7 @@ begin
         if not apart then
             perform pgjq.remove_leftovers(stages);
             execute pgjq.adding_bodies(stages) || ' on conflict (queue_id, id) where not superseded do nothing'
-            using at, here, inherited;
+            using at, here, inherited, null::text, null::text;
             get diagnostics jobs = row_count;
         end if;
         execute format(
