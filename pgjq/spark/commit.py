@@ -1,7 +1,8 @@
 """The commit of a write: jobs of all that is on its stages, all or none, and once.
 
 A large write goes over two connections at once, because each keeps but one processor of the server busy: one adds most
-of the bodies, the other everything else. If an id turns out to be taken, nothing has happened, and it is made over one.
+of the bodies, the other everything else. If an id turns out to be taken, or there is no second connection to be had,
+nothing has happened, and it is made over one.
 Why it is all or none nevertheless is said in `sql/functions/0001_stage.sql`.
 """
 
@@ -11,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.errors import StorageError
+from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.postgres.errand import errand
 
 if TYPE_CHECKING:
@@ -44,22 +45,25 @@ def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
     if write.expected >= LARGE:
         try:
             return _make_jobs(options, write, large=True)
-        except _TakenError:
-            pass  # Nothing has happened.
+        except (_TakenError, StorageUnavailableError):
+            pass  # Nothing has happened; or it has, and the ledger knows.
     return _make_jobs(options, write, large=False)
 
 
 def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int, bool]:
-    with errand(options.conninfo, options.schema) as here, here.transaction():
-        params = asdict(write)
-        ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)
-        before = jobs is not None
-        params |= {"queue_id": queue_id, "at": at, "options": inherited, "jobs": jobs, "duplicates": duplicates}
-        if not before and large and queue_id & 7 not in _REFUSING:
-            params |= _enqueue_apart(options, here, params)
-        elif not before:
-            params |= _enqueue(here, params, apart=False)
-        here.fetch("close_write", params)
+    params = asdict(write)
+    with errand(options.conninfo, options.schema) as here:
+        if large:  # So that both connections know the queue: else bodies might be left in one that never came to be.
+            here.fetch("reserve", params | {"count": 0})
+        with here.transaction():
+            ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)
+            before = jobs is not None
+            params |= {"queue_id": queue_id, "at": at, "options": inherited, "jobs": jobs, "duplicates": duplicates}
+            if not before and large and queue_id & 7 not in _REFUSING:
+                params |= _enqueue_apart(options, here, params)
+            elif not before:
+                params |= _enqueue(here, params, apart=False)
+            here.fetch("close_write", params)
     return params["jobs"], params["duplicates"], before
 
 

@@ -7,11 +7,12 @@
 --
 -- One connection keeps one processor busy. So a large write is two transactions at once: one adds most of the bodies,
 -- the other all the rest, and with it the jobs. The former is committed a moment before the latter, and a body is
--- nobody's job: everybody who looks for jobs looks for their rows in `job` or `done`. Jobs still come all or none, in one
--- commit.
+-- nobody's job: everybody who looks for jobs looks for their rows in `job` or `done`. Jobs still come all or none, in
+-- one commit.
 --
 --   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
 --     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
+--     Where nobody wants it and the stages are lost, too, with the server, it stays until its queue is deleted.
 --     No write ever makes jobs of bodies that it finds: one that is made again removes what it has left, as does
 --     whoever aborts it or sweeps its stages.
 --   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
@@ -139,9 +140,9 @@ $$;
 
 -- Begin a write: find out whether it has been made, and else the number of its queue and the moment that it is made at.
 --
--- `write_id` and `batch` name it: what has been written under a name is not written again, and the first answer is given
--- again. Two who write under one name come here one after the other. A stream's batches come in their order: one that
--- has been overtaken is of a stream that began anew under an old name, and would be taken for what that name has
+-- `write_id` and `batch` name it: what has been written under a name is not written again, and the first answer is
+-- given again. Two who write under one name come here one after the other. A stream's batches come in their order: one
+-- that has been overtaken is of a stream that began anew under an old name, and would be taken for what that name has
 -- written.
 create function pgjq.open_write(
     queue text, write_id text, batch bigint,
@@ -229,9 +230,9 @@ begin
 end
 $$;
 
--- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every id
--- before it goes in would double the time. Those that are added in a transaction of their own are committed while the
--- one that adds the jobs holds its lock.
+-- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every
+-- id before it goes in would double the time. Those that are added in a transaction of their own are committed while
+-- the one that adds the jobs holds its lock.
 create function pgjq.add_bodies(
     queue_id integer, at timestamptz, options jsonb, stages text[], first text, beyond text
 ) returns bigint
@@ -251,8 +252,8 @@ exception when unique_violation or lock_not_available then
 end
 $$;
 
--- Make jobs of everything on these stages, in a write that has been opened; return how many were made, and how many were
--- not, because their ids or their places were taken. With `apart` the bodies of all of them are added by `add_bodies`.
+-- Make jobs of everything on these stages, in a write that has been opened; return how many were made, and how many
+-- were not, because their ids or their places were taken. With `apart`, `add_bodies` adds the bodies of all of them.
 --
 -- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
 -- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
