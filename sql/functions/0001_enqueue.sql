@@ -82,8 +82,8 @@ return length(id) between 1 and 512 and (
 );
 
 -- Remove a body if no job came of it. A writer who may be about to commit one is waited for: after the lock, one
--- snapshot shows a job in one of the two tables, or there is none. A snapshot that is as old as the caller's transaction
--- cannot tell.
+-- snapshot shows a job in one of the two tables, or there is none. A snapshot that is as old as the caller's
+-- transaction cannot tell.
 create function pgjq.remove_leftover(in_queue integer, holder bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
