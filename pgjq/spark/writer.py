@@ -1,4 +1,4 @@
-"""Writing jobs: every task fills a stage of its own, and one transaction of the driver makes jobs of all of them.
+"""Writing jobs: every task fills a stage of its own, and one commit of the driver makes jobs of all of them.
 
 * A task fails: its stage goes with its transaction, and Spark tries again.
 * A task is tried twice and both succeed: each has a stage, and only the one that Spark names at the end becomes jobs.
