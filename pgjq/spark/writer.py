@@ -1,4 +1,4 @@
-"""Writing jobs: every task fills a stage of its own, and one transaction of the driver makes jobs of all of them.
+"""Writing jobs: every task fills a stage of its own, and one commit of the driver makes jobs of all of them.
 
 * A task fails: its stage goes with its transaction, and Spark tries again.
 * A task is tried twice and both succeed: each has a stage, and only the one that Spark names at the end becomes jobs.
@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
+from pgjq.spark.commit import Write, make_jobs
 from pgjq.spark.jobs import check_frame
 from pgjq.spark.staging import fill_stage
 from pgjq.storage.postgres.errand import errand
@@ -84,14 +85,9 @@ class _Enqueueing:
         done = [message for message in messages if isinstance(message, Staged)]
         if len(done) < len(messages):
             raise StorageError("a task did not say what it has staged; nothing was enqueued")
-        params = {
-            "queue": self._queue,
-            "stages": [message.stage for message in done if message.stage is not None],
-            "expected": sum(message.rows for message in done),
-            "write_id": write_id,
-            "batch": batch,
-        }
-        jobs, duplicates, before = self._enqueue(params)
+        stages = [message.stage for message in done if message.stage is not None]
+        expected = sum(message.rows for message in done)
+        jobs, duplicates, before = self._make_jobs(Write(self._queue, stages, expected, write_id, batch))
         # Spark runs this in a process without handlers, where warnings are all that anybody sees.
         log.log(
             logging.WARNING if duplicates or before else logging.INFO,
@@ -99,24 +95,27 @@ class _Enqueueing:
             *(jobs, self._queue, duplicates, write_id, ", made before and not again" if before else ""),
         )
 
-    def _enqueue(self, params: dict[str, Any]) -> tuple[int, int, bool]:
+    def _make_jobs(self, write: Write) -> tuple[int, int, bool]:
         for left in reversed(range(TRIES)):
             try:
-                with errand(self._options.conninfo, self._options.schema) as here:
-                    (answer,) = here.fetch("enqueue_staged", params)
-                    with suppress(StorageError):  # The jobs are there; a write does not fail because of others' stages.
-                        here.fetch("sweep_stages", {"age": OLD})
+                answer = make_jobs(self._options, write)
             except StorageUnavailableError:
                 if not left:
                     raise
             else:
+                self._sweep()
                 return answer
         raise AssertionError
+
+    def _sweep(self) -> None:
+        """Drop what others have left. The jobs are there: a write does not fail because of others' stages."""
+        with suppress(StorageError), errand(self._options.conninfo, self._options.schema) as here:
+            here.fetch("sweep_stages", {"age": OLD})
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         writes = {message.write for message in messages if isinstance(message, Staged)}
         with errand(self._options.conninfo, self._options.schema) as here:
-            here.fetch("drop_stages", {"writes": sorted({self._write, *writes})})
+            here.fetch("abort_writes", {"writes": sorted({self._write, *writes})})
 
 
 class JobsWriter(_Enqueueing, DataSourceArrowWriter):

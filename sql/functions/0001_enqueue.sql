@@ -81,10 +81,35 @@ return length(id) between 1 and 512 and (
     )
 );
 
+-- Remove a body if no job came of it. A writer who may be about to commit one is waited for: after the lock, one
+-- snapshot shows a job in one of the two tables, or there is none. A snapshot that is as old as the caller's
+-- transaction cannot tell.
+create function pgjq.remove_leftover(in_queue integer, holder bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'could not serialize access due to a write of many jobs'
+        using errcode = 'serialization_failure';
+    end if;
+    perform pg_advisory_lock(hashtext('pgjq.write'), in_queue);
+    perform pg_advisory_unlock(hashtext('pgjq.write'), in_queue);
+    delete from pgjq.body as b
+    where
+        b.seq = holder and b.queue_id = in_queue
+        and not exists (select from pgjq.job as j where j.seq = holder and j.queue_id = in_queue)
+        and not exists (select from pgjq.done as d where d.seq = holder and d.queue_id = in_queue);
+end
+$$;
+
 -- Look at an id that is taken, and free it if its job is over. Returns nothing when the id is free now, else why not.
 --
 -- Finishing moves a job from `job` to `done` in one commit. This reads `job` first and `done` in a later snapshot, so
--- it sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it.
+-- it sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it, or
+-- a writer of many jobs is just about to commit it, or has died then (sql/functions/0001_stage.sql).
 -- Rivals who want to free the same id queue up on the lock of its `done` row, and all but one find it superseded; so
 -- does a `retry` that comes too late. `done` is locked before `body` here, as it is by delete and prune.
 create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boolean)
@@ -127,6 +152,8 @@ begin
                 update pgjq.body as b set superseded = true where b.seq = holder and b.queue_id = in_queue;
                 return;
             end if;
+        else
+            perform pgjq.remove_leftover(in_queue, holder);
         end if;
     end loop;
 end

@@ -4,6 +4,20 @@
 -- A stage appears when whoever filled it commits, and goes in the transaction that empties it. What was staged twice,
 -- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. The other
 -- goes with it, for a stage's name says which write it is of; one that appears later lies there until it is swept.
+--
+-- One connection keeps one processor busy. So a large write is two transactions at once: one adds most of the bodies,
+-- the other all the rest, and with it the jobs. The former is committed a moment before the latter, and a body is
+-- nobody's job: everybody who looks for jobs looks for their rows in `job` or `done`. Jobs still come all or none, in
+-- one commit.
+--
+--   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
+--     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
+--     Where nobody wants it and the stages are lost, too, with the server, it stays until its queue is deleted.
+--     No write ever makes jobs of bodies that it finds: one that is made again removes what it has left, as does
+--     whoever aborts it or sweeps its stages.
+--   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
+--     one is taken, or somebody else is just adding it, both are undone, and everything is done in one transaction
+--     instead, by the order of ids.
 
 -- The schema that all this is in, as SQL writes it.
 create function pgjq.home() returns text
@@ -66,6 +80,37 @@ begin
 end
 $$;
 
+-- Remove bodies that came from these stages and that no job came of.
+create function pgjq.remove_leftovers(stages text[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    home constant text := pgjq.home();
+    stage text;
+begin
+    foreach stage in array stages loop
+        execute format(
+            'delete from %1$s.body as b using %1$s.%2$I as s
+            where
+                b.seq = s.seq and b.id = s.id
+                and not exists (select from %1$s.job as j where j.seq = b.seq and j.queue_id = b.queue_id)
+                and not exists (select from %1$s.done as d where d.seq = b.seq and d.queue_id = b.queue_id)',
+            home, stage
+        );
+    end loop;
+end
+$$;
+
+-- Undo what there is of these writes. One that has been made is not touched: its stages are gone.
+create function pgjq.abort_writes(writes text[]) returns void
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select pgjq.remove_leftovers(array(select s.stage from pgjq.stages() as s where s.write = any(writes)));
+    select pgjq.drop_stages(writes);
+$$;
+
 -- Drop stages that were made more than `age` seconds ago and that nobody is using; return how many. Somebody else's are
 -- left to their owner.
 create function pgjq.sweep_stages(age double precision) returns integer
@@ -82,6 +127,7 @@ begin
         select s.stage from pgjq.stages() as s where s.made_at < clock_timestamp() - make_interval(secs => age)
     loop
         begin
+            perform pgjq.remove_leftovers(array[old]);
             execute format('drop table %s.%I', home, old);
             swept := swept + 1;
         exception when lock_not_available or insufficient_privilege or undefined_table then
@@ -92,17 +138,129 @@ begin
 end
 $$;
 
--- Make jobs of everything on these stages, and drop them; return how many were made, and how many were not, because
--- their ids or their places were taken. `write_id` and `batch` name this write: what has been written under a name is
--- not written again, and the first answer is given again. A stream's batches come in their order: one that has been
--- overtaken is of a stream that began anew under an old name, and would be taken for what that name has written.
+-- Begin a write: find out whether it has been made, and else the number of its queue and the moment that it is made at.
+--
+-- `write_id` and `batch` name it: what has been written under a name is not written again, and the first answer is
+-- given again. Two who write under one name come here one after the other. A stream's batches come in their order: one
+-- that has been overtaken is of a stream that began anew under an old name, and would be taken for what that name has
+-- written.
+create function pgjq.open_write(
+    queue text, write_id text, batch bigint,
+    out jobs bigint, out duplicates bigint, out queue_id integer, out at timestamptz, out options jsonb
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    latest bigint;
+begin
+    insert into pgjq.bulk_write (id, batch, queue, jobs, duplicates) values (write_id, batch, queue, 0, 0)
+    on conflict on constraint bulk_write_pkey do nothing;
+    if not found then
+        select w.jobs, w.duplicates into jobs, duplicates
+        from pgjq.bulk_write as w where w.id = write_id and w.batch = open_write.batch;
+    end if;
+    latest := (select max(w.batch) from pgjq.bulk_write as w where w.id = write_id);
+    if latest > batch then
+        raise exception 'batch % of % comes after its batch %: a stream with a new checkpoint needs a new queryId',
+            batch, write_id, latest
+        using errcode = 'check_violation';
+    end if;
+    queue_id := pgjq.queue_id(queue);
+    options := (select q.options from pgjq.queue as q where q.id = queue_id);
+    at := pgjq.now();
+end
+$$;
+
+-- End it: what came of it is noted, and its stages go.
+create function pgjq.close_write(
+    write_id text, batch bigint, stages text[], added bigint, refused bigint
+) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+begin
+    update pgjq.bulk_write as w set jobs = added, duplicates = refused
+    where w.id = write_id and w.batch = close_write.batch;
+    -- Of a stream, only the last batch can come again.
+    delete from pgjq.bulk_write as w where w.id = write_id and w.batch < close_write.batch - 100;
+    perform pgjq.drop_stages(array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name)));
+end
+$$;
+
+-- A query for everything on these stages.
+create function pgjq.staged(stages text[]) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select string_agg(format('select * from %s.%I', pgjq.home(), s.name), ' union all ') from unnest(stages) as s (name)
+$$;
+
+-- A statement that adds bodies at the moment $1 to queue $2 with options $3, by the order of their ids, of which $4 is
+-- the first and $5 the first that is left out, if they are not null.
+create function pgjq.adding_bodies(stages text[]) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select format(
+        'insert into %s.body (seq, created_at, queue_id, id, payload, options)
+        select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}'')
+        from (%s) as s
+        where ($4 is null or s.id >= $4) and ($5 is null or s.id < $5)
+        order by s.id, s.seq', pgjq.home(), pgjq.staged(stages)
+    )
+$$;
+
+-- Where to cut a large write in two, so that both connections are done at about the same time: with four fifths of the
+-- bodies, and with the other fifth and the jobs. Nothing, if the stages are too small to tell from some pages of them.
+create function pgjq.cut_stages(stages text[]) returns text
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    cut text;
+begin
+    execute format(
+        'select percentile_disc(0.8) within group (order by s.id) from (%s) as s',
+        replace(pgjq.staged(stages), ' union all ', ' tablesample system (1) union all ') || ' tablesample system (1)'
+    ) into cut;
+    return cut;
+end
+$$;
+
+-- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every
+-- id before it goes in would double the time. Those that are added in a transaction of their own are committed while
+-- the one that adds the jobs holds its lock.
+create function pgjq.add_bodies(
+    queue_id integer, at timestamptz, options jsonb, stages text[], first text, beyond text
+) returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set work_mem = '64MB'
+set lock_timeout = '500ms'
+as $$
+declare
+    added bigint;
+begin
+    execute pgjq.adding_bodies(stages) using at, queue_id, options, first, beyond;
+    get diagnostics added = row_count;
+    return added;
+exception when unique_violation or lock_not_available then
+    return null;
+end
+$$;
+
+-- Make jobs of everything on these stages, in a write that has been opened; return how many were made, and how many
+-- were not, because their ids or their places were taken. With `apart`, `add_bodies` adds the bodies of all of them.
 --
 -- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
 -- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
 -- a policy may refuse a job, goes through that very function.
 create function pgjq.enqueue_staged(
-    queue text, stages text[], expected bigint, write_id text, batch bigint,
-    out jobs bigint, out duplicates bigint, out written_before boolean
+    queue text, here integer, at timestamptz, inherited jsonb, stages text[], expected bigint, apart boolean,
+    out jobs bigint, out duplicates bigint
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -111,37 +269,12 @@ as $$
 #variable_conflict use_variable
 declare
     home constant text := pgjq.home();
-    at constant timestamptz := pgjq.now();
-    writes constant text[] := array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name));
-    here integer;
-    inherited jsonb;
-    staged text;
-    bodies text;
+    staged text := pgjq.staged(stages);
     part record;
     answer bigint;
 begin
-    insert into pgjq.bulk_write (id, batch, queue, jobs, duplicates) values (write_id, batch, queue, 0, 0)
-    on conflict on constraint bulk_write_pkey do nothing;
-    written_before := not found;
-    answer := (select max(w.batch) from pgjq.bulk_write as w where w.id = write_id);
-    if answer > batch then
-        raise exception 'batch % of % comes after its batch %: a stream with a new checkpoint needs a new queryId',
-            batch, write_id, answer
-        using errcode = 'check_violation';
-    end if;
-    if written_before then
-        select w.jobs, w.duplicates into jobs, duplicates
-        from pgjq.bulk_write as w where w.id = write_id and w.batch = enqueue_staged.batch;
-        perform pgjq.drop_stages(writes);
-        return;
-    end if;
-    here := pgjq.queue_id(queue);
-    inherited := (select q.options from pgjq.queue as q where q.id = here);
     jobs := 0;
     duplicates := 0;
-    staged := (
-        select string_agg(format('select * from %s.%I', home, s.name), ' union all ') from unnest(stages) as s (name)
-    );
 
     if (here & 7) = 5 and expected > 0 then
         execute format('select count(*) from (%s) as s where s.singleton_key is null', staged) into answer;
@@ -152,20 +285,12 @@ begin
     end if;
 
     if (here & 7) not in (1, 3, 4) and expected > 0 then
-        bodies := format(
-            'insert into %s.body (seq, created_at, queue_id, id, payload, options)
-            select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), $3 from (%s) as s order by s.id, s.seq',
-            home, staged
-        );
-        -- Looking at every id before it goes in doubles the time. Where one is taken, that shows soon enough, mostly.
-        begin
-            execute bodies using at, here, nullif(inherited - 'retry_limit', '{}');
+        if not apart then
+            perform pgjq.remove_leftovers(stages);
+            execute pgjq.adding_bodies(stages) || ' on conflict (queue_id, id) where not superseded do nothing'
+            using at, here, inherited, null::text, null::text;
             get diagnostics jobs = row_count;
-        exception when unique_violation then
-            execute bodies || ' on conflict (queue_id, id) where not superseded do nothing'
-            using at, here, nullif(inherited - 'retry_limit', '{}');
-            get diagnostics jobs = row_count;
-        end;
+        end if;
         execute format(
             'insert into %1$s.job (
                 seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key
@@ -176,7 +301,8 @@ begin
             where $5 or exists (select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2)', home, staged
         ) using
             at, here, coalesce((inherited ->> 'retry_limit')::smallint + 1, 3),
-            coalesce((inherited ->> 'delete_after_seconds')::real, 604800), jobs = expected;
+            coalesce((inherited ->> 'delete_after_seconds')::real, 604800), apart or jobs = expected;
+        get diagnostics jobs = row_count;
         if jobs > 0 then
             perform pgjq.wake(queue);
         end if;
@@ -184,14 +310,15 @@ begin
             execute format(
                 'select sum(%1$s.publish(p.events)) from (
                     select array_agg(%1$s.event(''queued'', $1, s.id, 0) order by s.seq) as events
-                    from (%2$s) as s inner join %1$s.body as b on b.seq = s.seq and b.queue_id = $2
+                    from (%2$s) as s
+                    where $3 or exists (select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2)
                     group by s.seq / 1000
                 ) as p', home, staged
-            ) into answer using queue, here;
+            ) into answer using queue, here, apart or jobs = expected;
         end if;
     end if;
 
-    if jobs < expected and (here & 7) not in (1, 3, 4) then
+    if jobs < expected and not apart and (here & 7) not in (1, 3, 4) then
         -- Of those whose ids were taken, most are duplicates at first sight, and are only counted.
         execute format(
             'create temporary table rest on commit drop as
@@ -211,7 +338,7 @@ begin
         staged := 'select * from pg_temp.rest';
     end if;
 
-    if jobs + duplicates < expected then
+    if jobs + duplicates < expected and not apart then
         for part in execute format(
             'select array_agg(r.id) as ids, array_agg(r.payload) as payloads, array_agg(r.seq) as seqs,
                 array_agg(r.own) as own
@@ -237,10 +364,9 @@ begin
     if jobs + duplicates <> expected then
         raise exception '% rows were staged, and % are there', expected, jobs + duplicates;
     end if;
-    update pgjq.bulk_write as w set jobs = enqueue_staged.jobs, duplicates = enqueue_staged.duplicates
-    where w.id = write_id and w.batch = enqueue_staged.batch;
-    -- Of a stream, only the last batch can come again.
-    delete from pgjq.bulk_write as w where w.id = write_id and w.batch < enqueue_staged.batch - 100;
-    perform pgjq.drop_stages(writes);
+    if apart then
+        -- Until this is committed, the bodies are about to become jobs: see `pgjq.free_id`.
+        perform pg_advisory_xact_lock_shared(hashtext('pgjq.write'), here);
+    end if;
 end
 $$;

@@ -15,14 +15,15 @@ import pgjq
 from pgjq.blocking import drive
 from pgjq.job import NewJob
 from pgjq.outcome import Completed
-from pgjq.spark import staging
+from pgjq.spark import commit, staging
 from pgjq.spark.jobs import check_frame, staged
 from pgjq.spark.options import read_options
 from pgjq.spark.writer import JobsWriter, StreamWriter, read_written
 from tests.spark.scene import BOOM, ask, do, end
+from tests.spark.writes import FRAME, ids, rows, stages, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 # Everything that an enqueue decides about a job, but for its number and the moment.
 ROWS = """
@@ -32,26 +33,12 @@ select id, to_jsonb(row(
 ))
 from pgjq.body join pgjq.job using (seq, queue_id)
 """
-FRAME = StructType([StructField("id", StringType()), StructField("payload", StringType())])
 
 
-def rows(ids: Sequence[str], **columns: Any) -> pa.RecordBatch:
-    payloads = pa.array([f'{{"of": "{job_id}"}}' for job_id in ids], pa.string())
-    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.string()), "payload": payloads} | columns)
-
-
-def writer(url: str, **options: Any) -> JobsWriter:
-    return JobsWriter(read_options({"url": url, "queue": "mail"} | options), FRAME, overwrite=False)
-
-
-def stages(url: str) -> list[str]:
-    return [row[0] for row in ask(url, "select relname from pg_class where starts_with(relname, 'stage_')")]
-
-
-def ids(url: str) -> list[str]:
-    return [
-        row[0] for row in ask(url, "select b.id from pgjq.body b join pgjq.job j using (seq, queue_id) order by seq")
-    ]
+@pytest.fixture(autouse=True, params=[1, 1_000], ids=["over two connections", "over one"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every story is told of a write that counts as large, and of one that does not."""
+    monkeypatch.setattr(commit, "LARGE", request.param)
 
 
 @pytest.fixture(autouse=True)

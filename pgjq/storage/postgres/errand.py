@@ -35,6 +35,10 @@ class Errand:
         """Have everything inside the block happen, or nothing of it."""
         return Blocking(self.session.transaction())
 
+    def cancel(self) -> None:
+        """Stop the query that another thread is waiting for, if there is one."""
+        self.session.connection.cancel_safe()
+
 
 @contextmanager
 def errand(conninfo: str, schema: str = "pgjq") -> Generator[Errand]:

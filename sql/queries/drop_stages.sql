@@ -1,2 +1,0 @@
--- Drop stages of writes that are not going to be made.
-select pgjq.drop_stages(:writes::text[]) as dropped

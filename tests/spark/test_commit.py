@@ -1,0 +1,223 @@
+"""A large write, which goes over two connections: what may come in between, and what others see of it."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import pgjq
+from pgjq.errors import StorageUnavailableError
+from pgjq.job import NewJob
+from pgjq.spark import commit
+from pgjq.spark.options import read_options
+from pgjq.spark.writer import JobsWriter, Staged, read_written
+from pgjq.storage.postgres.errand import Errand
+from tests.spark.scene import ask, do
+from tests.spark.writes import ids, rows, stages, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+BODIES = "select count(*) from pgjq.body"
+NAMES = [f"{n:04}" for n in range(4_000)]
+
+
+@pytest.fixture(autouse=True)
+def large(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every write is a large one."""
+    monkeypatch.setattr(commit, "LARGE", 1)
+    yield
+    do(database, "select pgjq.sweep_stages(-3600)")
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The server goes away after the bodies were committed and before the jobs are."""
+    fetch = Errand.fetch
+
+    def die(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+        if name == "close_write":
+            raise StorageUnavailableError("gone")
+        return fetch(self, name, params)
+
+    monkeypatch.setattr(Errand, "fetch", die)
+    return monkeypatch
+
+
+def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
+    one = writer(url, **options)
+    return one, one.write(iter([rows(names)]))
+
+
+def counts(url: str, write_id: str) -> tuple[int, int] | None:
+    written = read_written(read_options({"url": url}), write_id)
+    return None if written is None else (written.jobs, written.duplicates)
+
+
+def test_the_bodies_are_added_over_both_connections(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts: list[Any] = []
+    fetch = Errand.fetch
+
+    def cut(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+        if name == "cut_stages":
+            return [("3000",)]
+        if name == "add_bodies" and params is not None:
+            cuts.append((params["first"], params["beyond"]))
+        return fetch(self, name, params)
+
+    monkeypatch.setattr(Errand, "fetch", cut)
+    one, message = stage(database, NAMES, writeId="w")
+    one.commit([message])
+    assert sorted(cuts, key=str) == [("3000", None), (None, "3000")]
+    assert (ids(database), counts(database, "w"), stages(database)) == (NAMES, (4_000, 0), [])
+
+
+def test_a_large_write_is_cut_where_four_fifths_are_on_one_side(database: str) -> None:
+    _, message = stage(database, [f"{n:06}" for n in range(200_000)])
+    ((cut,),) = ask(database, "select pgjq.cut_stages(%s)", [message.stage])
+    assert 100_000 < int(cut) < 200_000
+
+
+@pytest.mark.parametrize("taken", ["0000", "2000", "3999"])
+def test_an_id_that_is_taken_is_a_duplicate_wherever_it_turns_up(
+    postgres: pgjq.PostgresStorage, database: str, taken: str
+) -> None:
+    pgjq.Client(postgres).enqueue("mail", taken, 1)
+    one, message = stage(database, NAMES, writeId="w")
+    one.commit([message])
+    assert (sorted(ids(database)), counts(database, "w"), stages(database)) == (NAMES, (3_999, 1), [])
+    assert ask(database, BODIES) == [(4_000,)]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_somebody_who_is_just_adding_an_id_is_waited_for(database: str, end: str) -> None:
+    one, message = stage(database, NAMES, writeId="w")
+    with psycopg.connect(database) as rival, ThreadPoolExecutor() as pool:
+        rival.execute("select pgjq.enqueue('mail', '1', id => '2000')")
+        committing = pool.submit(one.commit, [message])
+        time.sleep(1.5)  # Over two connections nobody waits as long.
+        assert not committing.done()
+        getattr(rival, end)()
+        committing.result(20)
+    assert (sorted(ids(database)), counts(database, "w")) == (NAMES, (3_999, 1) if end == "commit" else (4_000, 0))
+    assert stages(database) == []
+
+
+@contextmanager
+def about_to_commit(url: str, message: Staged) -> Generator[psycopg.Connection[Any]]:
+    """Be a writer whose bodies are committed and whose jobs are not."""
+    with psycopg.connect(url) as here:
+        opened = here.execute("select queue_id, at from pgjq.open_write('mail', 'w', 0)").fetchone()
+        assert opened is not None
+        here.execute(
+            "select pgjq.enqueue_staged('mail', %s, %s, null, %s, %s, true)", (*opened, [message.stage], message.rows)
+        )
+        ask(url, "select pgjq.add_bodies(%s, %s, null, %s, null, null)", *opened, [message.stage])
+        yield here
+
+
+def test_whoever_wants_an_id_waits_for_a_writer_who_is_about_to_commit_it(
+    postgres: pgjq.PostgresStorage, database: str
+) -> None:
+    client = pgjq.Client(postgres)
+    client.create_queue("mail")
+    _, message = stage(database, ["a", "b"])
+    with about_to_commit(database, message) as here, ThreadPoolExecutor() as pool:
+        assert client.get_status("mail", "a") is None
+        adding = pool.submit(client.enqueue, "mail", "a", 1)
+        time.sleep(0.5)
+        assert not adding.done()
+        here.commit()
+        assert adding.result(20).status == "duplicate"
+    assert ids(database) == ["a", "b"]
+
+
+def test_a_snapshot_that_cannot_tell_is_a_failure_to_serialise(postgres: pgjq.PostgresStorage, database: str) -> None:
+    pgjq.Client(postgres).create_queue("mail")
+    _, message = stage(database, ["a", "b"])
+    with about_to_commit(database, message) as here, psycopg.connect(database) as old:
+        old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        old.execute("select from pgjq.body")
+        here.commit()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            old.execute("select pgjq.enqueue('mail', '1', id => 'a')")
+    assert ids(database) == ["a", "b"]
+
+
+def test_what_a_writer_that_died_has_left_is_nobodys(
+    postgres: pgjq.PostgresStorage, database: str, dying: pytest.MonkeyPatch
+) -> None:
+    one, message = stage(database, ["a", "b", "c"], writeId="w")
+    with pytest.raises(StorageUnavailableError):
+        one.commit([message])
+    dying.undo()
+    assert (ask(database, BODIES), counts(database, "w")) == ([(3,)], None)
+    client = pgjq.Client(postgres)
+    assert (client.get_status("mail", "a"), ask(database, "select from pgjq.jobs")) == (None, [])
+    assert client.enqueue("mail", "a", 1).status == "queued"
+    assert [answer.status for answer in client.enqueue_many("mail", [NewJob("a", 1), NewJob("b", 1)])] == [
+        "duplicate",
+        "queued",
+    ]
+    assert (ids(database), ask(database, BODIES)) == (["a", "b"], [(3,)])
+
+
+def test_a_write_that_is_made_again_starts_over(
+    postgres: pgjq.PostgresStorage, database: str, dying: pytest.MonkeyPatch
+) -> None:
+    one, message = stage(database, NAMES, writeId="w")
+    with pytest.raises(StorageUnavailableError):
+        one.commit([message])
+    dying.undo()
+    assert 0 < ask(database, BODIES)[0][0] <= len(NAMES)
+    pgjq.Client(postgres).enqueue("mail", "2000", 1)
+    one.commit([message])
+    assert (sorted(ids(database)), counts(database, "w"), stages(database)) == (NAMES, (3_999, 1), [])
+    assert ask(database, BODIES) == [(4_000,)]
+
+
+@pytest.mark.parametrize("how", ["abort", "sweep", "again, staged anew"])
+def test_what_was_left_goes_with_the_stages_or_with_the_next_write(
+    database: str, dying: pytest.MonkeyPatch, how: str
+) -> None:
+    one, message = stage(database, NAMES)
+    with pytest.raises(StorageUnavailableError):
+        one.commit([message])
+    dying.undo()
+    if how == "abort":
+        one.abort([message])
+    elif how == "sweep":
+        do(database, "select pgjq.sweep_stages(-3600)")
+    else:
+        one, message = stage(database, NAMES, writeId="w")
+        one.commit([message])
+        assert (sorted(ids(database)), counts(database, "w")) == (NAMES, (4_000, 0))
+        return
+    assert (ids(database), ask(database, BODIES), stages(database)) == ([], [(0,)], [])
+
+
+def test_without_a_second_connection_one_does_it_all(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = Errand.fetch
+
+    def refuse(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+        if name == "add_bodies":
+            raise StorageUnavailableError("sorry, too many clients already")
+        return fetch(self, name, params)
+
+    monkeypatch.setattr(Errand, "fetch", refuse)
+    one, message = stage(database, NAMES)
+    one.commit([message])
+    assert (ids(database), stages(database)) == (NAMES, [])
+
+
+def test_a_commit_that_fails_leaves_no_body(postgres: pgjq.PostgresStorage, database: str) -> None:
+    pgjq.Client(postgres).create_queue("mail", policy="key_strict_fifo")
+    one, message = stage(database, NAMES, writeId="w")
+    with pytest.raises(pgjq.StorageError, match="every job needs a singleton_key"):
+        one.commit([message])
+    assert (ids(database), ask(database, BODIES), counts(database, "w")) == ([], [(0,)], None)
