@@ -79,13 +79,12 @@ def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> di
         if bodies.exception():
             here.cancel()
 
-    ((cut,),) = here.fetch("cut_stages", params)
     with errand(options.conninfo, options.schema) as there, ThreadPoolExecutor(1) as beside, there.transaction():
-        bodies = beside.submit(_add_bodies, there, params, beyond=cut)
+        bodies = beside.submit(_add_bodies, there, params, the_rest=False)
         bodies.add_done_callback(stop)
         try:
             answer = _enqueue(here, params, apart=True)
-            rest = 0 if cut is None else _add_bodies(here, params, first=cut)
+            rest = _add_bodies(here, params, the_rest=True)
         finally:
             added = bodies.result()  # If both failed, this one was the reason.
         if added + rest != answer["jobs"]:
@@ -93,8 +92,8 @@ def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> di
     return answer
 
 
-def _add_bodies(errand: Errand, params: dict[str, Any], first: str | None = None, beyond: str | None = None) -> int:
-    ((added,),) = errand.fetch("add_bodies", params | {"first": first, "beyond": beyond})
+def _add_bodies(errand: Errand, params: dict[str, Any], *, the_rest: bool) -> int:
+    ((added,),) = errand.fetch("add_bodies", params | {"the_rest": the_rest})
     if added is None:
         raise _TakenError("an id is taken, or somebody else is just adding it")
     return added

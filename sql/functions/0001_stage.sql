@@ -40,6 +40,16 @@ as $$
         and c.relname ~ '^stage_[0-9]{1,12}_[0-9a-f]{32}_[0-9a-f]{8}$'
 $$;
 
+-- How many pages these stages have.
+create function pgjq.stage_pages(stages text[]) returns bigint
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(sum(pg_relation_size(to_regclass(format('%s.%I', pgjq.home(), s.name)))), 0)::bigint
+        / current_setting('block_size')::integer
+    from unnest(stages) as s (name)
+$$;
+
 -- Make a stage of a write, which 32 hexadecimal digits name, in the transaction that is going to fill it; return its
 -- name.
 --
@@ -190,62 +200,58 @@ begin
 end
 $$;
 
--- A query for everything on these stages.
-create function pgjq.staged(stages text[]) returns text
+-- A query for everything on these stages, or for one of so many parts of each: some of its pages.
+create function pgjq.staged(stages text[], part integer default 0, parts integer default 1) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select string_agg(format('select * from %s.%I', pgjq.home(), s.name), ' union all ') from unnest(stages) as s (name)
+    select string_agg(
+        format(
+            'select * from %s.%I where ctid >= ''(%s,0)'' and ctid < ''(%s,0)''',
+            pgjq.home(), s.name, s.pages * part / parts, s.pages * (part + 1) / parts
+        ), ' union all '
+    )
+    from (select n.name, pgjq.stage_pages(array[n.name]) as pages from unnest(stages) as n (name)) as s
 $$;
 
--- A statement that adds bodies at the moment $1 to queue $2 with options $3, by the order of their ids, of which $4 is
--- the first and $5 the first that is left out, if they are not null.
-create function pgjq.adding_bodies(stages text[]) returns text
+-- A statement that adds bodies of what a query brings, at the moment $1 to queue $2 with options $3, by the order of
+-- their ids.
+create function pgjq.adding_bodies(staged text) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select format(
         'insert into %s.body (seq, created_at, queue_id, id, payload, options)
         select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}'')
-        from (%s) as s
-        where ($4 is null or s.id >= $4) and ($5 is null or s.id < $5)
-        order by s.id, s.seq', pgjq.home(), pgjq.staged(stages)
+        from (%s) as s order by s.id, s.seq', pgjq.home(), staged
     )
-$$;
-
--- Where to cut a large write in two, so that both connections are done at about the same time: with four fifths of the
--- bodies, and with the other fifth and the jobs. Nothing, if the stages are too small to tell from some pages of them.
-create function pgjq.cut_stages(stages text[]) returns text
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-declare
-    cut text;
-begin
-    execute format(
-        'select percentile_disc(0.8) within group (order by s.id) from (%s) as s',
-        replace(pgjq.staged(stages), ' union all ', ' tablesample system (1) union all ') || ' tablesample system (1)'
-    ) into cut;
-    return cut;
-end
 $$;
 
 -- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every
 -- id before it goes in would double the time. Those that are added in a transaction of their own are committed while
 -- the one that adds the jobs holds its lock.
-create function pgjq.add_bodies(
-    queue_id integer, at timestamptz, options jsonb, stages text[], first text, beyond text
-) returns bigint
+--
+-- With four fifths of the bodies on one side, and `the_rest` and the jobs on the other, both are done at about the same
+-- time. Bodies go in by parts of some 30 megabytes, each in the order of its ids: the numbers and the ids of a part are
+-- then near each other in their indexes, and it is sorted in memory.
+create function pgjq.add_bodies(queue_id integer, at timestamptz, options jsonb, stages text[], the_rest boolean)
+returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
 set lock_timeout = '500ms'
 as $$
 declare
-    added bigint;
+    parts constant integer := 5 * (1 + pgjq.stage_pages(stages) / 20000);
+    cut constant integer := parts * 4 / 5;
+    more bigint;
+    added bigint := 0;
 begin
-    execute pgjq.adding_bodies(stages) using at, queue_id, options, first, beyond;
-    get diagnostics added = row_count;
+    for part in case when the_rest then cut else 0 end .. case when the_rest then parts else cut end - 1 loop
+        execute pgjq.adding_bodies(pgjq.staged(stages, part, parts)) using at, queue_id, options;
+        get diagnostics more = row_count;
+        added := added + more;
+    end loop;
     return added;
 exception when unique_violation or lock_not_available then
     return null;
@@ -287,8 +293,8 @@ begin
     if (here & 7) not in (1, 3, 4) and expected > 0 then
         if not apart then
             perform pgjq.remove_leftovers(stages);
-            execute pgjq.adding_bodies(stages) || ' on conflict (queue_id, id) where not superseded do nothing'
-            using at, here, inherited, null::text, null::text;
+            execute pgjq.adding_bodies(staged) || ' on conflict (queue_id, id) where not superseded do nothing'
+            using at, here, inherited;
             get diagnostics jobs = row_count;
         end if;
         execute format(
