@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.spark.columns import TEXTS
-from pgjq.spark.untyped import adbc, adbc_postgresql, pa, pc, spark_types
+from pgjq.spark.driver import connect, read, run
+from pgjq.spark.untyped import adbc, pa, pc, spark_types
 from pgjq.spark.words import WORDS, take_apart
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql.types import StructType
 
-BATCH_BYTES: Final = 4 * 1024 * 1024
 SESSION: Final = "streaming_session"
 
 
@@ -29,10 +27,10 @@ def read_batches(conninfo: str, statement: str, schema: StructType, names: str |
     """
     target = arrow_schema(schema)
     try:
-        with adbc.AdbcConnection(_open(conninfo)) as connection:
-            _read(connection, Queries("pgjq").written(SESSION, {}))
+        with connect(conninfo) as connection:
+            read(connection, Queries("pgjq").written(SESSION, {}))
             named = {} if names is None else _read_names(connection, names)
-            with _run(connection, statement) as batches:
+            with run(connection, statement) as batches:
                 for batch in batches:
                     yield shape(batch, target, named)
     except (adbc.OperationalError, OSError) as error:  # The second is Arrow's word for what goes wrong later on.
@@ -41,32 +39,9 @@ def read_batches(conninfo: str, statement: str, schema: StructType, names: str |
         raise StorageError(str(error)) from error
 
 
-@cache
-def _open(conninfo: str) -> Any:
-    """Return what connections are made of. It has asked the server for all its types, and need not for every task."""
-    return adbc_postgresql.connect(conninfo)
-
-
-@contextmanager
-def _run(connection: Any, query: str) -> Generator[Any]:
-    """Run a statement and lend its batches. ADBC's DB-API would do so, too, but imports pandas."""
-    with adbc.AdbcStatement(connection) as statement:
-        statement.set_options(**{adbc_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
-        statement.set_sql_query(query)
-        stream, _ = statement.execute_query()
-        with pa.RecordBatchReader.from_stream(stream) as batches:
-            yield batches
-
-
-def _read(connection: Any, query: str) -> list[Any]:
-    """Run a statement and return its rows, which are few."""
-    with _run(connection, query) as batches:
-        return [row for batch in batches for row in zip(*batch.columns, strict=True)]
-
-
 def _read_names(connection: Any, names: str) -> dict[str, Any]:
     """Make tables of numbers and names, of each column that has numbers in the place of names."""
-    rows = _read(connection, names)
+    rows = read(connection, names)
     return {column.as_py(): (numbers.values, known.values) for column, numbers, known in rows}
 
 

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
+from pgjq.spark.driver import append, connect, read
 from pgjq.spark.jobs import staged
-from pgjq.spark.untyped import adbc_dbapi as adbc
-from pgjq.spark.untyped import pa
+from pgjq.spark.untyped import adbc, pa
 from pgjq.storage.postgres.extract import write as literal
 from pgjq.storage.postgres.queries import Queries
 
@@ -33,15 +33,15 @@ def fill_stage(options: Options, write: str, batches: Iterator[Any]) -> tuple[st
     if first is None:
         return None, 0
     try:
-        with adbc.connect(options.conninfo) as connection, connection.cursor() as cursor:
-            cursor.execute(Queries(options.schema).written("create_stage", {"write": literal(write)}))
-            stage = cursor.fetchone()[0]
+        with connect(options.conninfo) as connection:
+            connection.set_autocommit(False)
+            ((stage,),) = read(connection, Queries(options.schema).written("create_stage", {"write": literal(write)}))
             rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], ready))
-            cursor.adbc_ingest(stage, rows, mode="append", db_schema_name=options.schema)
+            append(connection, options.schema, stage.as_py(), rows)
             connection.commit()
     except (adbc.Error, pa.ArrowException) as error:
         raise _understood(error, ready) from error
-    return stage, ready.count
+    return stage.as_py(), ready.count
 
 
 class Checked:

@@ -247,6 +247,10 @@ declare
     more bigint;
     added bigint := 0;
 begin
+    if not the_rest then
+        -- This commit need not wait for the disk: that of the jobs is later in the log, and takes it along.
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
     for part in case when the_rest then cut else 0 end .. case when the_rest then parts else cut end - 1 loop
         execute pgjq.adding_bodies(pgjq.staged(stages, part, parts)) using at, queue_id, options;
         get diagnostics more = row_count;

@@ -20,8 +20,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import process
-from pgjq.spark.arrow import BATCH_BYTES
 from pgjq.spark.columns import schema_of
+from pgjq.spark.driver import BATCH_BYTES
 from pgjq.spark.reader import as_condition, split
 from pgjq.spark.source import PgjqDataSource
 from tests.spark.scene import BOOM, ask, do, end, finish, load

@@ -1,0 +1,59 @@
+"""ADBC below its DB-API, which imports pandas, and asks the server for all its types with every connection."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.spark.untyped import adbc, adbc_postgresql, pa
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+
+
+@contextmanager
+def connect(conninfo: str) -> Generator[Any]:
+    """Have a connection; what it does is committed statement by statement, unless it is told otherwise."""
+    with adbc.AdbcConnection(_open(conninfo)) as connection:
+        yield connection
+
+
+@cache
+def _open(conninfo: str) -> Any:
+    """Return what connections are made of. It has asked the server for all its types, and need not for every task."""
+    return adbc_postgresql.connect(conninfo)
+
+
+@contextmanager
+def run(connection: Any, query: str) -> Generator[Any]:
+    """Run a statement and lend its batches."""
+    with adbc.AdbcStatement(connection) as statement:
+        statement.set_options(**{adbc_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
+        statement.set_sql_query(query)
+        stream, _ = statement.execute_query()
+        with pa.RecordBatchReader.from_stream(stream) as batches:
+            yield batches
+
+
+def read(connection: Any, query: str) -> list[Any]:
+    """Run a statement and return its rows, which are few."""
+    with run(connection, query) as batches:
+        return [row for batch in batches for row in zip(*batch.columns, strict=True)]
+
+
+def append(connection: Any, schema: str, table: str, batches: Any) -> None:
+    """Copy batches into a table."""
+    with adbc.AdbcStatement(connection) as statement:
+        words = adbc.StatementOptions
+        statement.set_options(
+            **{
+                words.INGEST_TARGET_TABLE.value: table,
+                words.INGEST_TARGET_DB_SCHEMA.value: schema,
+                words.INGEST_MODE.value: "adbc.ingest.mode.append",
+            }
+        )
+        statement.bind_stream(batches)
+        statement.execute_update()
