@@ -13,6 +13,7 @@ delete from pgjq.progress;
 delete from pgjq.body;
 delete from pgjq.slot;
 delete from pgjq.bulk_write;
+delete from pgjq.bulk_body;
 delete from pgjq.worker;
 delete from pgjq.queue;
 create or replace function pgjq.now() returns timestamptz

@@ -108,14 +108,15 @@ class _Enqueueing:
         raise AssertionError
 
     def _sweep(self) -> None:
-        """Drop what others have left. The jobs are there: a write does not fail because of others' stages."""
+        """Remove what dead writers have left. No write fails because of others."""
         with suppress(StorageError), errand(self._options.conninfo, self._options.schema) as here:
             here.fetch("sweep_stages", {"age": OLD})
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         writes = {message.write for message in messages if isinstance(message, Staged)}
         with errand(self._options.conninfo, self._options.schema) as here:
-            here.fetch("abort_writes", {"writes": sorted({self._write, *writes})})
+            here.fetch("drop_stages", {"writes": sorted({self._write, *writes})})
+        self._sweep()
 
 
 class JobsWriter(_Enqueueing, DataSourceArrowWriter):

@@ -12,9 +12,8 @@
 --
 --   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
 --     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
---     Where nobody wants it and the stages are lost, too, with the server, it stays until its queue is deleted.
---     No write ever makes jobs of bodies that it finds: one that is made again removes what it has left, as does
---     whoever aborts it or sweeps its stages.
+--     Where nobody wants it, the next write removes it: the bodies' commit says in `bulk_body` which they are, and the
+--     jobs' commit takes that back. No write ever makes jobs of bodies that it finds, not even one that is made again.
 --   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
 --     one is taken, or somebody else is just adding it, both are undone, and everything is done in one transaction
 --     instead, by the order of ids.
@@ -90,39 +89,30 @@ begin
 end
 $$;
 
--- Remove bodies that came from these stages and that no job came of.
-create function pgjq.remove_leftovers(stages text[]) returns void
+-- Remove bodies that writers have left in a queue, or in any, and that no job came of. One who may be about to commit
+-- is waited for, as in `pgjq.remove_leftover`.
+create function pgjq.remove_leftovers(in_queue integer default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    home constant text := pgjq.home();
-    stage text;
+    found pgjq.bulk_body;
 begin
-    foreach stage in array stages loop
-        execute format(
-            'delete from %1$s.body as b using %1$s.%2$I as s
-            where
-                b.seq = s.seq and b.id = s.id
-                and not exists (select from %1$s.job as j where j.seq = b.seq and j.queue_id = b.queue_id)
-                and not exists (select from %1$s.done as d where d.seq = b.seq and d.queue_id = b.queue_id)',
-            home, stage
-        );
+    for found in select w.* from pgjq.bulk_body as w where in_queue is null or w.queue_id = in_queue loop
+        perform pg_advisory_lock(hashtext('pgjq.write'), found.queue_id);
+        perform pg_advisory_unlock(hashtext('pgjq.write'), found.queue_id);
+        delete from pgjq.bulk_body as w where w.id = found.id and w.batch = found.batch;
+        delete from pgjq.body as b
+        where
+            b.queue_id = found.queue_id and b.created_at = found.created_at
+            and not exists (select from pgjq.job as j where j.seq = b.seq and j.queue_id = b.queue_id)
+            and not exists (select from pgjq.done as d where d.seq = b.seq and d.queue_id = b.queue_id);
     end loop;
 end
 $$;
 
--- Undo what there is of these writes. One that has been made is not touched: its stages are gone.
-create function pgjq.abort_writes(writes text[]) returns void
-language sql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-    select pgjq.remove_leftovers(array(select s.stage from pgjq.stages() as s where s.write = any(writes)));
-    select pgjq.drop_stages(writes);
-$$;
-
--- Drop stages that were made more than `age` seconds ago and that nobody is using; return how many. Somebody else's are
--- left to their owner.
+-- Drop stages that were made more than `age` seconds ago and that nobody is using, and what dead writers have left;
+-- return how many stages. Somebody else's are left to their owner.
 create function pgjq.sweep_stages(age double precision) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -137,13 +127,17 @@ begin
         select s.stage from pgjq.stages() as s where s.made_at < clock_timestamp() - make_interval(secs => age)
     loop
         begin
-            perform pgjq.remove_leftovers(array[old]);
             execute format('drop table %s.%I', home, old);
             swept := swept + 1;
         exception when lock_not_available or insufficient_privilege or undefined_table then
             null;
         end;
     end loop;
+    begin
+        perform pgjq.remove_leftovers();
+    exception when lock_not_available or insufficient_privilege then
+        null;
+    end;
     return swept;
 end
 $$;
@@ -194,6 +188,7 @@ as $$
 begin
     update pgjq.bulk_write as w set jobs = added, duplicates = refused
     where w.id = write_id and w.batch = close_write.batch;
+    delete from pgjq.bulk_body as w where w.id = write_id and w.batch = close_write.batch;
     -- Of a stream, only the last batch can come again.
     delete from pgjq.bulk_write as w where w.id = write_id and w.batch < close_write.batch - 100;
     perform pgjq.drop_stages(array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name)));
@@ -234,8 +229,9 @@ $$;
 -- With four fifths of the bodies on one side, and `the_rest` and the jobs on the other, both are done at about the same
 -- time. Bodies go in by parts of some 30 megabytes, each in the order of its ids: the numbers and the ids of a part are
 -- then near each other in their indexes, and it is sorted in memory.
-create function pgjq.add_bodies(queue_id integer, at timestamptz, options jsonb, stages text[], the_rest boolean)
-returns bigint
+create function pgjq.add_bodies(
+    write_id text, batch bigint, queue_id integer, at timestamptz, options jsonb, stages text[], the_rest boolean
+) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
@@ -250,6 +246,7 @@ begin
     if not the_rest then
         -- This commit need not wait for the disk: that of the jobs is later in the log, and takes it along.
         perform set_config('synchronous_commit', 'off', true);
+        insert into pgjq.bulk_body (id, batch, queue_id, created_at) values (write_id, batch, queue_id, at);
     end if;
     for part in case when the_rest then cut else 0 end .. case when the_rest then parts else cut end - 1 loop
         execute pgjq.adding_bodies(pgjq.staged(stages, part, parts)) using at, queue_id, options;
@@ -296,7 +293,7 @@ begin
 
     if (here & 7) not in (1, 3, 4) and expected > 0 then
         if not apart then
-            perform pgjq.remove_leftovers(stages);
+            perform pgjq.remove_leftovers(here);
             execute pgjq.adding_bodies(staged) || ' on conflict (queue_id, id) where not superseded do nothing'
             using at, here, inherited;
             get diagnostics jobs = row_count;

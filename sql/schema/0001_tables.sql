@@ -180,6 +180,16 @@ create table pgjq.bulk_write (
     primary key (id, batch)
 );
 
+-- Bodies that such a write has committed before its jobs. The commit of the jobs takes the row away: one that stays is
+-- of a writer that died in between, and says which bodies are nobody's.
+create table pgjq.bulk_body (
+    id text not null,
+    batch bigint not null,
+    queue_id integer not null,
+    created_at timestamptz not null,            -- of every one of the bodies
+    primary key (id, batch)
+);
+
 -- That queues with a number below 0 are not in here is written down as a constraint: then giving one its partitions
 -- need not look through these. Strict order needs a key; that is said in the same constraint, and for partitions of
 -- their own by `create_partitions`, because every further constraint costs every single enqueue some 7 µs: PostgreSQL

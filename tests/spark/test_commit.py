@@ -54,6 +54,10 @@ def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, S
     return one, one.write(iter([rows(names)]))
 
 
+def notes(url: str) -> int:
+    return ask(url, "select count(*) from pgjq.bulk_body")[0][0]
+
+
 def counts(url: str, write_id: str) -> tuple[int, int] | None:
     written = read_written(read_options({"url": url}), write_id)
     return None if written is None else (written.jobs, written.duplicates)
@@ -66,7 +70,7 @@ def test_both_connections_add_bodies_and_each_of_them_once(database: str) -> Non
     staged = [one.write(iter([rows(names[:-10])])), one.write(iter([rows(names[-10:])]))]
     (queue_id,) = ask(database, "select pgjq.queue_id('mail')")[0]
     with psycopg.connect(database) as connection:
-        added = "select pgjq.add_bodies(%s, now(), null, %s, %s)"
+        added = "select pgjq.add_bodies('w', 0, %s, now(), null, %s, %s)"
         most, rest = (
             connection.execute(added, (queue_id, [message.stage for message in staged], the_rest)).fetchall()[0][0]
             for the_rest in (False, True)
@@ -75,6 +79,7 @@ def test_both_connections_add_bodies_and_each_of_them_once(database: str) -> Non
     assert (most + rest, 0 < rest < most) == (20_000, True)
     one.commit(staged)
     assert (sorted(ids(database)), counts(database, "w"), stages(database)) == (names, (20_000, 0), [])
+    assert notes(database) == 0
 
 
 @pytest.mark.parametrize("taken", ["0000", "2000", "3999"])
@@ -112,7 +117,8 @@ def about_to_commit(url: str, message: Staged) -> Generator[psycopg.Connection[A
             "select pgjq.enqueue_staged('mail', %s, %s, null, %s, %s, true)", (*opened, [message.stage], message.rows)
         )
         for the_rest in (False, True):
-            ask(url, "select pgjq.add_bodies(%s, %s, null, %s, %s)", *opened, [message.stage], the_rest)
+            added = "select pgjq.add_bodies('w', 0, %s, %s, null, %s, %s)"
+            ask(url, added, *opened, [message.stage], the_rest)
         yield here
 
 
@@ -177,7 +183,7 @@ def test_a_write_that_is_made_again_starts_over(
     assert ask(database, BODIES) == [(4_000,)]
 
 
-@pytest.mark.parametrize("how", ["abort", "sweep", "again, staged anew"])
+@pytest.mark.parametrize("how", ["abort", "sweep", "stages lost", "another write", "again, staged anew"])
 def test_what_was_left_goes_with_the_stages_or_with_the_next_write(
     database: str, dying: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -189,12 +195,19 @@ def test_what_was_left_goes_with_the_stages_or_with_the_next_write(
         one.abort([message])
     elif how == "sweep":
         do(database, "select pgjq.sweep_stages(-3600)")
+    elif how == "stages lost":  # As they are when the server crashes.
+        do(database, f"drop table pgjq.{message.stage}; select pgjq.sweep_stages(0)")
+    elif how == "another write":
+        other, staged = stage(database, ["another"])
+        other.commit([staged])
+        assert (ids(database), ask(database, BODIES)) == (["another"], [(1,)])
+        return
     else:
         one, message = stage(database, NAMES, writeId="w")
         one.commit([message])
         assert (sorted(ids(database)), counts(database, "w")) == (NAMES, (4_000, 0))
         return
-    assert (ids(database), ask(database, BODIES), stages(database)) == ([], [(0,)], [])
+    assert (ids(database), ask(database, BODIES), stages(database), notes(database)) == ([], [(0,)], [], 0)
 
 
 def test_without_a_second_connection_one_does_it_all(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
