@@ -89,8 +89,8 @@ begin
 end
 $$;
 
--- Remove bodies that writers have left in a queue, or in any, and that no job came of. One who may be about to commit
--- is waited for, as in `pgjq.remove_leftover`.
+-- Remove bodies that writers have left in a queue, or in any, and that no job came of. Those of a writer that may be
+-- about to commit are not left yet, and are passed over: it holds the queue's lock.
 create function pgjq.remove_leftovers(in_queue integer default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -99,7 +99,7 @@ declare
     found pgjq.bulk_body;
 begin
     for found in select w.* from pgjq.bulk_body as w where in_queue is null or w.queue_id = in_queue loop
-        perform pg_advisory_lock(hashtext('pgjq.write'), found.queue_id);
+        continue when not pg_try_advisory_lock(hashtext('pgjq.write'), found.queue_id);
         perform pg_advisory_unlock(hashtext('pgjq.write'), found.queue_id);
         delete from pgjq.bulk_body as w where w.id = found.id and w.batch = found.batch;
         delete from pgjq.body as b

@@ -230,3 +230,18 @@ def test_a_commit_that_fails_leaves_no_body(postgres: pgjq.PostgresStorage, data
     with pytest.raises(pgjq.StorageError, match="every job needs a singleton_key"):
         one.commit([message])
     assert (ids(database), ask(database, BODIES), counts(database, "w")) == ([], [(0,)], None)
+
+
+def test_bodies_of_a_writer_who_is_about_to_commit_are_not_taken_for_left(
+    postgres: pgjq.PostgresStorage, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pgjq.Client(postgres).create_queue("mail")
+    _, message = stage(database, NAMES)
+    with about_to_commit(database, message) as here:
+        do(database, "select pgjq.sweep_stages(0)")
+        other, staged = stage(database, ["another"])
+        monkeypatch.setattr(commit, "LARGE", 1_000)  # A small write, which looks for what was left in its queue.
+        other.commit([staged])
+        assert ask(database, BODIES) == [(len(NAMES) + 1,)]
+        here.commit()
+    assert sorted(ids(database)) == sorted([*NAMES, "another"])
