@@ -95,8 +95,12 @@ begin
         raise exception 'could not serialize access due to a write of many jobs'
         using errcode = 'serialization_failure';
     end if;
-    perform pg_advisory_lock(hashtext('pgjq.write'), in_queue);
-    perform pg_advisory_unlock(hashtext('pgjq.write'), in_queue);
+    begin
+        perform pg_advisory_xact_lock(hashtext('pgjq.write'), in_queue);
+        raise exception using errcode = 'PJ001';
+    exception when sqlstate 'PJ001' then
+        null; -- The lock is given back with the block, whatever ends it; nobody is to wait for the rest of a caller's work.
+    end;
     delete from pgjq.body as b
     where
         b.seq = holder and b.queue_id = in_queue

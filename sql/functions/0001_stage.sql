@@ -13,7 +13,8 @@
 --   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
 --     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
 --     Where nobody wants it, the next write removes it: the bodies' commit says in `bulk_body` which they are, and the
---     jobs' commit takes that back. No write ever makes jobs of bodies that it finds, not even one that is made again.
+--     jobs' commit takes that back. No write ever makes jobs of bodies that it finds: one that is made again has the
+--     same numbers, and tells its own bodies by the moment that they were made at.
 --   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
 --     one is taken, or somebody else is just adding it, both are undone, and everything is done in one transaction
 --     instead, by the order of ids.
@@ -90,7 +91,8 @@ end
 $$;
 
 -- Remove bodies that writers have left in a queue, or in any, and that no job came of. Those of a writer that may be
--- about to commit are not left yet, and are passed over: it holds the queue's lock.
+-- about to commit are not left yet, and are passed over: it holds the queue's lock. A transaction of its own, so that
+-- nobody waits for the lock for long, nor for an id that is free again.
 create function pgjq.remove_leftovers(in_queue integer default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -99,9 +101,9 @@ declare
     found pgjq.bulk_body;
 begin
     for found in select w.* from pgjq.bulk_body as w where in_queue is null or w.queue_id = in_queue loop
-        continue when not pg_try_advisory_lock(hashtext('pgjq.write'), found.queue_id);
-        perform pg_advisory_unlock(hashtext('pgjq.write'), found.queue_id);
-        delete from pgjq.bulk_body as w where w.id = found.id and w.batch = found.batch;
+        continue when not pg_try_advisory_xact_lock(hashtext('pgjq.write'), found.queue_id);
+        delete from pgjq.bulk_body as w
+        where w.id = found.id and w.batch = found.batch and w.created_at = found.created_at;
         delete from pgjq.body as b
         where
             b.queue_id = found.queue_id and b.created_at = found.created_at
@@ -188,7 +190,10 @@ as $$
 begin
     update pgjq.bulk_write as w set jobs = added, duplicates = refused
     where w.id = write_id and w.batch = close_write.batch;
-    delete from pgjq.bulk_body as w where w.id = write_id and w.batch = close_write.batch;
+    delete from pgjq.bulk_body as b using pgjq.bulk_write as w
+    where
+        b.id = write_id and b.batch = close_write.batch and b.created_at = w.at
+        and w.id = write_id and w.batch = close_write.batch;
     -- Of a stream, only the last batch can come again.
     delete from pgjq.bulk_write as w where w.id = write_id and w.batch < close_write.batch - 100;
     perform pgjq.drop_stages(array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name)));
@@ -235,7 +240,7 @@ create function pgjq.add_bodies(
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
-set lock_timeout = '500ms'
+set lock_timeout = '100ms'
 as $$
 declare
     parts constant integer := 5 * (1 + pgjq.stage_pages(stages) / 20000);
@@ -293,7 +298,6 @@ begin
 
     if (here & 7) not in (1, 3, 4) and expected > 0 then
         if not apart then
-            perform pgjq.remove_leftovers(here);
             execute pgjq.adding_bodies(staged) || ' on conflict (queue_id, id) where not superseded do nothing'
             using at, here, inherited;
             get diagnostics jobs = row_count;
@@ -305,7 +309,9 @@ begin
             select
                 s.seq, $2, coalesce(s.run_at, $1), coalesce(s.run_at, $1) <= $1, s.rank, $3, 3600, $4, s.singleton_key
             from (%2$s) as s
-            where $5 or exists (select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2)', home, staged
+            where $5 or exists (
+                select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $1
+            )', home, staged
         ) using
             at, here, coalesce((inherited ->> 'retry_limit')::smallint + 1, 3),
             coalesce((inherited ->> 'delete_after_seconds')::real, 604800), apart or jobs = expected;
@@ -318,10 +324,12 @@ begin
                 'select sum(%1$s.publish(p.events)) from (
                     select array_agg(%1$s.event(''queued'', $1, s.id, 0) order by s.seq) as events
                     from (%2$s) as s
-                    where $3 or exists (select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2)
+                    where $3 or exists (
+                        select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $4
+                    )
                     group by s.seq / 1000
                 ) as p', home, staged
-            ) into answer using queue, here, apart or jobs = expected;
+            ) into answer using queue, here, apart or jobs = expected, at;
         end if;
     end if;
 
@@ -338,7 +346,7 @@ begin
             ) as held
             from (%2$s) as s
             left join %1$s.body as b on b.queue_id = $1 and b.id = s.id and not b.superseded
-            where b.seq is distinct from s.seq', home, staged
+            where b.seq is distinct from s.seq or b.created_at <> $2', home, staged
         ) using here, at;
         execute 'delete from pg_temp.rest where held';
         get diagnostics duplicates = row_count;

@@ -81,6 +81,23 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer
     assert [answer(waiter) for waiter in waiters] == [b"3", b"new"]
 
 
+def test_of_jobs_that_are_deleted_those_are_told_of_that_had_not_ended(
+    redis_server: RedisServer, storage: pgjq.RedisStorage
+) -> None:
+    clock, client = RedisClock(storage), pgjq.Client(storage)
+    waiters = [expect(storage, "over")]
+    work(storage)
+    waiters.append(expect(storage, "not yet"))
+    with overhearing(redis_server, storage) as said:
+        client.delete_job(QUEUE, "not yet")
+        clock.advance(30 * 86400)
+        assert drive(storage.operations("blocking").prune()) == 1
+        assert [(len(told), *told[:2], told[3]) for told in said()] == [(4, QUEUE, "not yet", False)]
+    assert drive(waiters[1].answer(60)) is None
+    for waiter in waiters:
+        drive(waiter.close())
+
+
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 1_000_000])
 def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
     redis_server: RedisServer, storage: pgjq.RedisStorage, size: int

@@ -118,3 +118,39 @@ def test_a_link_that_was_lost_says_so_and_answers_that_nobody_asked_for_end_it(r
             await link.ask(b"*1\r\n$4\r\nPING\r\n")
 
     asyncio.run(case())
+
+
+def test_a_server_that_is_slow_and_answers_is_not_given_up(redis_server: RedisServer) -> None:
+    """Together they take longer than one answer may."""
+
+    async def case() -> None:
+        link = await open_link(Address(f"{redis_server.url}?socket_timeout=1"))
+        slow = b"*3\r\n$5\r\nBLPOP\r\n$4\r\nnone\r\n$3\r\n0.4\r\n"
+        assert await asyncio.gather(*(link.ask(slow) for _ in range(4))) == [None] * 4
+        link.close()
+        await link.lost
+
+    asyncio.run(case())
+
+
+def test_those_who_wait_for_a_connection_share_its_failure(
+    storage: pgjq.RedisStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    async def fail(_: Any) -> Any:
+        tries.append(1)
+        await asyncio.sleep(0)
+        raise TimeoutError
+
+    async def case() -> None:
+        client = pgjq.AsyncClient(storage)
+        with monkeypatch.context() as patch:
+            patch.setattr(Address, "open_stream", fail)
+            told = await asyncio.gather(*(client.get_status(QUEUE, "a") for _ in range(10)), return_exceptions=True)
+        assert {type(error) for error in told} == {pgjq.StorageUnavailableError}
+        assert len(tries) == 1
+        assert await client.get_status(QUEUE, "a") is None
+        await client.close()
+
+    asyncio.run(case())

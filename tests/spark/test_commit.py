@@ -39,9 +39,11 @@ def large(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def dying(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The server goes away after the bodies were committed and before the jobs are."""
     fetch = Errand.fetch
+    gone: list[str] = []
 
     def die(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
-        if name == "close_write":
+        if gone or name == "close_write":
+            gone.append(name)
             raise StorageUnavailableError("gone")
         return fetch(self, name, params)
 
@@ -245,3 +247,38 @@ def test_bodies_of_a_writer_who_is_about_to_commit_are_not_taken_for_left(
         assert ask(database, BODIES) == [(len(NAMES) + 1,)]
         here.commit()
     assert sorted(ids(database)) == sorted([*NAMES, "another"])
+
+
+def test_a_write_that_is_made_again_does_not_take_what_it_finds_for_its_own(
+    database: str, dying: pytest.MonkeyPatch
+) -> None:
+    """Bodies that were left may be removed by others at any moment; while somebody is about to commit they stay."""
+    names = NAMES[:200]
+    one, message = stage(database, names, writeId="w")
+    with pytest.raises(StorageUnavailableError):
+        one.commit([message])
+    dying.undo()
+    dying.setattr(commit, "LARGE", 1_000_000)
+    ((queue_id, left),) = ask(database, "select queue_id, created_at from pgjq.bulk_body")
+    with psycopg.connect(database) as another, ThreadPoolExecutor() as pool:
+        another.execute("select pg_advisory_xact_lock_shared(hashtext('pgjq.write'), %s)", (queue_id,))
+        committing = pool.submit(one.commit, [message])
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        while not (committing.done() or ask(database, waiting)[0][0]):
+            time.sleep(0.01)
+        another.rollback()
+        committing.result(60)
+    assert (ids(database), counts(database, "w"), ask(database, BODIES)) == (names, (200, 0), [(200,)])
+    assert ask(database, "select count(*) from pgjq.body where created_at = %s", left) == [(0,)]
+
+
+def test_a_write_that_is_made_again_elsewhere_does_not_forget_what_it_left(
+    database: str, dying: pytest.MonkeyPatch
+) -> None:
+    one, message = stage(database, NAMES, writeId="w")
+    with pytest.raises(StorageUnavailableError):
+        one.commit([message])
+    dying.undo()
+    other, staged = stage(database, ["a"], writeId="w", queue="other")
+    other.commit([staged])
+    assert (ids(database), ask(database, BODIES), notes(database)) == (["a"], [(1,)], 0)

@@ -45,6 +45,7 @@ def errand(conninfo: str, schema: str = "pgjq") -> Generator[Errand]:
     """Connect, see that the schema is one that this code can use, and close in the end."""
     queries = Queries(schema)
     with translated(), psycopg.connect(conninfo, **CONNECTION) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # Whatever the database's usual one is.
         session = BlockingSession(connection, queries)
         check_version(drive(session.fetch("schema_version", {}))[0][0])
         yield Errand(session, queries)

@@ -2,8 +2,8 @@
 
 redis-py makes the connection, with all that a URL may ask for, and then hands its transport over: what redis-py does
 around a single question and its answer takes longer than the server takes to answer. Nothing is sent twice, and whoever
-stops waiting for an answer only leaves it to be thrown away. A server that owes an answer for too long is given up, and
-with it everything that was asked of it.
+stops waiting for an answer only leaves it to be thrown away. A server that owes an answer and says nothing for too long
+is given up, and with it everything that was asked of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ REST_SECONDS: Final = 1.0
 
 async def open_link(address: Address, heard: Heard | None = None) -> Link:
     """Connect; `heard` is told of messages on channels that the link will subscribe to."""
-    return Link(await address.open_stream(), address.patience, heard)
+    stream = await address.open_stream()
+    if stream.transport.is_closing():
+        raise Lost("the connection was lost at once")  # Before there was anybody to hear of it.
+    return Link(stream, address.patience, heard)
 
 
 class Link(asyncio.Protocol):
@@ -44,7 +47,7 @@ class Link(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._replies = Replies(self._take)
         self._leaving = False
-        self._used_at = self._loop.time()
+        self._used_at = self._heard_at = self._loop.time()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._transport = cast("asyncio.Transport", stream.transport)
         self._transport.set_protocol(self)
@@ -82,6 +85,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what has come."""
+        self._heard_at = self._loop.time()
         self._replies.feed(data)
         if self._leaving and not self._asked:
             self.close()
@@ -113,12 +117,12 @@ class Link(asyncio.Protocol):
             answer.set_result(reply)
 
     def _look(self) -> None:
-        """See whether the oldest question has waited too long, or when it will have."""
+        """See whether the server owes an answer and has said nothing for too long, or when it will have."""
         assert self._patience is not None  # noqa: S101  (there would be no watch)
         self._watch = None
         if self._asked:
-            left = self._asked[0][1] + self._patience - self._loop.time()
+            left = max(self._asked[0][1], self._heard_at) + self._patience - self._loop.time()
             if left > 0:
                 self._watch = self._loop.call_later(left, self._look)
             else:
-                self._transport.abort()
+                self.connection_lost(TimeoutError("no answer in time"))

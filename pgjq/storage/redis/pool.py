@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import RedisError, ResponseError
@@ -120,6 +121,7 @@ class _Place:
     def __init__(self) -> None:
         self.connecting = asyncio.Lock()
         self.link: Link | None = None
+        self.failure: tuple[float, Exception] | None = None  # Of the last try to connect, and when.
 
     def leave(self) -> None:
         if self.link is not None:
@@ -161,11 +163,20 @@ class AsyncPool(Packed):
             raise
 
     async def _connected(self, place: _Place) -> Link:
+        """Connect. Whoever waited while somebody tried in vain shares that, and does not try after one another."""
+        since = time.monotonic()
         async with place.connecting:
             if place.link is None or not place.link.is_open():
-                place.link = await open_link(self._address)
+                if place.failure is not None and place.failure[0] >= since:
+                    raise place.failure[1]
+                try:
+                    place.link = await open_link(self._address)
+                except DRIVERS_ERRORS as error:
+                    place.failure = time.monotonic(), error
+                    raise
                 if self._gate.closed:
                     place.link.leave()
+                    self._gate.enter()
             return place.link
 
     def _place(self) -> _Place:

@@ -131,13 +131,13 @@ local function is_fresh(job)
     return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
 end
 
--- Those who wait for a job are told when it has ended, or is gone; of other jobs nobody is told. How it has ended is said
--- in the same breath, unless that is long: everybody hears it who waits for anything.
+-- Those who wait for a job are told when it has ended, or is gone before that; of other jobs nobody is told. How it has
+-- ended is said in the same breath, unless that is long: everybody hears it who waits for anything.
 local function answer(seq, job, has_ended, outcome)
     if job[AWAITED] then
         local facts = has_ended and is_fresh(job) and #(outcome or '') <= SHORT
             and {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], false}
-        local head = cjson.encode({QUEUE, job[ID], seq, facts})
+        local head = cjson.encode({QUEUE, job[ID], seq, facts or false})
         answered[#answered + 1] = head .. '\n' .. (facts and outcome or '')
     end
 end
@@ -240,7 +240,9 @@ local function drop(seq, job)
         leave(seq, job)
         remove(IDS, job[ID])
     end
-    answer(seq, job)
+    if LIVE[job[STATE]] then
+        answer(seq, job)
+    end
     jobs[seq], changed[seq] = false, nil
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
         remove(key, seq)
