@@ -35,25 +35,27 @@ def large(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     do(database, "select pgjq.sweep_stages(-3600)")
 
 
-@pytest.fixture
-def dying(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The server goes away after the bodies were committed and before the jobs are."""
-    fetch = Errand.fetch
-    gone: list[str] = []
+def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
+    one = writer(url, **options)
+    return one, one.write(iter([rows(names)]))
 
-    def die(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+
+def die(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
+    """Stage names, and write them; the server goes away after the bodies were committed and before the jobs are."""
+    fetch, gone = Errand.fetch, list[str]()
+
+    def refuse(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
         if gone or name == "close_write":
             gone.append(name)
             raise StorageUnavailableError("gone")
         return fetch(self, name, params)
 
-    monkeypatch.setattr(Errand, "fetch", die)
-    return monkeypatch
-
-
-def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
-    one = writer(url, **options)
-    return one, one.write(iter([rows(names)]))
+    one, message = stage(url, names, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Errand, "fetch", refuse)
+        with pytest.raises(StorageUnavailableError):
+            one.commit([message])
+    return one, message
 
 
 def notes(url: str) -> int:
@@ -152,13 +154,8 @@ def test_a_snapshot_that_cannot_tell_is_a_failure_to_serialise(postgres: pgjq.Po
     assert ids(database) == ["a", "b"]
 
 
-def test_what_a_writer_that_died_has_left_is_nobodys(
-    postgres: pgjq.PostgresStorage, database: str, dying: pytest.MonkeyPatch
-) -> None:
-    one, message = stage(database, NAMES, writeId="w")
-    with pytest.raises(StorageUnavailableError):
-        one.commit([message])
-    dying.undo()
+def test_what_a_writer_that_died_has_left_is_nobodys(postgres: pgjq.PostgresStorage, database: str) -> None:
+    die(database, NAMES, writeId="w")
     left = ask(database, BODIES)
     assert (left[0][0] > 2, counts(database, "w")) == (True, None)
     client = pgjq.Client(postgres)
@@ -171,13 +168,8 @@ def test_what_a_writer_that_died_has_left_is_nobodys(
     assert (ids(database), ask(database, BODIES)) == (["0000", "0001"], left)
 
 
-def test_a_write_that_is_made_again_starts_over(
-    postgres: pgjq.PostgresStorage, database: str, dying: pytest.MonkeyPatch
-) -> None:
-    one, message = stage(database, NAMES, writeId="w")
-    with pytest.raises(StorageUnavailableError):
-        one.commit([message])
-    dying.undo()
+def test_a_write_that_is_made_again_starts_over(postgres: pgjq.PostgresStorage, database: str) -> None:
+    one, message = die(database, NAMES, writeId="w")
     assert 0 < ask(database, BODIES)[0][0] <= len(NAMES)
     pgjq.Client(postgres).enqueue("mail", "2000", 1)
     one.commit([message])
@@ -186,13 +178,8 @@ def test_a_write_that_is_made_again_starts_over(
 
 
 @pytest.mark.parametrize("how", ["abort", "sweep", "stages lost", "another write", "again, staged anew"])
-def test_what_was_left_goes_with_the_stages_or_with_the_next_write(
-    database: str, dying: pytest.MonkeyPatch, how: str
-) -> None:
-    one, message = stage(database, NAMES)
-    with pytest.raises(StorageUnavailableError):
-        one.commit([message])
-    dying.undo()
+def test_what_was_left_goes_with_the_stages_or_with_the_next_write(database: str, how: str) -> None:
+    one, message = die(database, NAMES)
     if how == "abort":
         one.abort([message])
     elif how == "sweep":
@@ -250,15 +237,12 @@ def test_bodies_of_a_writer_who_is_about_to_commit_are_not_taken_for_left(
 
 
 def test_a_write_that_is_made_again_does_not_take_what_it_finds_for_its_own(
-    database: str, dying: pytest.MonkeyPatch
+    database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bodies that were left may be removed by others at any moment; while somebody is about to commit they stay."""
     names = NAMES[:200]
-    one, message = stage(database, names, writeId="w")
-    with pytest.raises(StorageUnavailableError):
-        one.commit([message])
-    dying.undo()
-    dying.setattr(commit, "LARGE", 1_000_000)
+    one, message = die(database, names, writeId="w")
+    monkeypatch.setattr(commit, "LARGE", 1_000_000)
     ((queue_id, left),) = ask(database, "select queue_id, created_at from pgjq.bulk_body")
     with psycopg.connect(database) as another, ThreadPoolExecutor() as pool:
         another.execute("select pg_advisory_xact_lock_shared(hashtext('pgjq.write'), %s)", (queue_id,))
@@ -272,13 +256,8 @@ def test_a_write_that_is_made_again_does_not_take_what_it_finds_for_its_own(
     assert ask(database, "select count(*) from pgjq.body where created_at = %s", left) == [(0,)]
 
 
-def test_a_write_that_is_made_again_elsewhere_does_not_forget_what_it_left(
-    database: str, dying: pytest.MonkeyPatch
-) -> None:
-    one, message = stage(database, NAMES, writeId="w")
-    with pytest.raises(StorageUnavailableError):
-        one.commit([message])
-    dying.undo()
+def test_a_write_that_is_made_again_elsewhere_does_not_forget_what_it_left(database: str) -> None:
+    die(database, NAMES, writeId="w")
     other, staged = stage(database, ["a"], writeId="w", queue="other")
     other.commit([staged])
     assert (ids(database), ask(database, BODIES), notes(database)) == (["a"], [(1,)], 0)
