@@ -64,6 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator
     session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # The one who shares them out reads the marks in the same hook.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give tests with Spark more time: each of its queries starts processes, which takes long on a busy machine.
 
