@@ -24,13 +24,16 @@ def requires(*promises: str) -> Callable[[C], C]:
     """Mark a case, or every case of a class, as one that needs all of these promises (see `Promises`)."""
 
     def mark(target: C) -> C:
-        cases: Iterable[Any] = vars(target).values() if inspect.isclass(target) else [target]
-        for case in cases:
+        for case in _members(target):
             if getattr(case, "__name__", "").startswith("test_"):
                 setattr(case, MARK, (*getattr(case, MARK, ()), *promises))
         return target
 
     return mark
+
+
+def _members(target: Any) -> Iterable[Any]:
+    return vars(target).values() if inspect.isclass(target) else [target]
 
 
 class Applicable:
