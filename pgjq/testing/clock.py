@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 from psycopg import sql
 
+from pgjq.storage.postgres.conninfo import libpq_conninfo
+
 if TYPE_CHECKING:
     from pgjq.storage.redis.storage import RedisStorage
 
@@ -46,7 +48,7 @@ class PostgresClock:
     """The clock of one schema in one database: it stands still for everybody, until `restore` lets it run again."""
 
     def __init__(self, conninfo: str, schema: str = "pgjq", start: datetime = START) -> None:
-        self._conninfo = conninfo
+        self._conninfo = libpq_conninfo(conninfo)
         self._function = sql.Identifier(schema, "now")
         self._now = start
         self._replace(sql.Literal(start))
