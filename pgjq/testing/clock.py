@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 from psycopg import sql
 
+from pgjq.storage.postgres.conninfo import libpq_conninfo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -68,7 +70,7 @@ class PostgresClock:
     """
 
     def __init__(self, conninfo: str, schema: str = "pgjq", start: datetime = START) -> None:
-        self._conninfo = conninfo
+        self._conninfo = libpq_conninfo(conninfo)
         self._schema = schema
         self._now = start
         self._replace(sql.Literal(start))

@@ -15,6 +15,7 @@ from pgjq.outcome import Completed, Failed, Failing
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 from pgjq.testing.policies import definitions
+from pgjq.testing.waiting import PATIENCE, expect
 
 if TYPE_CHECKING:
     from pgjq.job import JobStatus, QueueInfo
@@ -329,6 +330,18 @@ class Defining(Cases):
         (keyless,) = await bench.claim(queue="other")
         await bench.settle(keyless, Failed(BOOM))
         assert await definitions(bench).redrive("letters", limit=10, to="strict") == 1
+
+    @case
+    @pytest.mark.parametrize("partition", [False, True])
+    async def test_waiters_learn_that_their_queue_was_deleted(self, bench: Bench, partition: bool) -> None:
+        await self.create(bench, partition=partition)
+        await bench.enqueue("running")
+        running, waiting = await expect(bench, "running"), await expect(bench, "waiting")
+        await bench.claim(limit=1)
+        await definitions(bench).delete_queue(QUEUE)
+        for waiter, _ in (running, waiting):
+            assert await waiter.answer(PATIENCE) is None
+            await waiter.close()
 
     # slots of time
 

@@ -87,6 +87,21 @@ class Managing(Cases):
         assert await bench.settle(old, Completed(b"late")) is None
 
     @case
+    async def test_retry_answers_with_what_it_did_however_fast_the_job_completes(self, bench: Bench) -> None:
+        for round_ in range(20):
+            await bench.fail(job_id := f"a{round_}")
+
+            async def race(n: int, job_id: str = job_id) -> str | None:
+                if n == 0:
+                    status = await bench.ops.retry(QUEUE, job_id)
+                    return status and status.state
+                while not (taken := await bench.claim()):
+                    await bench.ops.wait_for_work([QUEUE], 1)
+                return await bench.settle(taken[0], Completed(b"1"))
+
+            assert await bench.together(2, race) == ["queued", "completed"]
+
+    @case
     async def test_retry_brings_a_cancelled_job_back(self, bench: Bench) -> None:
         await bench.enqueue("a")
         await bench.ops.cancel(QUEUE, "a")

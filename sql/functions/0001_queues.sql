@@ -124,7 +124,8 @@ end
 $$;
 
 -- Delete a queue and all its jobs, also those that run; say deleted, unknown, or the name of a queue whose dead letter
--- it is. Tables of its own are dropped, however many jobs they hold.
+-- it is. Tables of its own are dropped, however many jobs they hold. Waiters get one notification for the whole queue:
+-- each of them looks at its own job then, and finds it gone.
 create function pgjq.delete_queue(queue text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -162,6 +163,7 @@ begin
     end if;
     delete from pgjq.slot as s where s.queue_id = there.id;
     delete from pgjq.queue as q where q.id = there.id;
+    perform pgjq.answer(array[pgjq.ending(queue, null, 'deleted')]);
     return 'deleted';
 end
 $$;

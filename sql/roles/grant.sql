@@ -96,11 +96,12 @@ alter function pgjq.update_queue security definer;
 alter function pgjq.delete_queue security definer;
 alter function pgjq.cancel_jobs security definer;
 alter function pgjq.delete_jobs security definer;
+alter function pgjq.retry_job security definer;
 alter function pgjq.retry_jobs security definer;
 alter function pgjq.redrive security definer;
 grant execute on function
-pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_jobs,
-pgjq.redrive
+pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_job,
+pgjq.retry_jobs, pgjq.redrive
 to pgjq_admin;
 grant select, insert, update, delete on
 pgjq.queue, pgjq.worker, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;

@@ -39,7 +39,8 @@ def parts(page: Path) -> list[Block]:
 
 @pytest.fixture
 def url(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
+    given = conninfo_to_dict(empty_database)
+    url = f"postgresql:///{given.pop('dbname')}?{urlencode(given)}"
     monkeypatch.setenv("PGJQ_URL", url)
     monkeypatch.chdir(tmp_path)
     return url

@@ -1,9 +1,9 @@
 """Somebody else's connection: enqueueing inside the caller's own transaction.
 
-A psycopg connection is used as it is. SQLAlchemy's sessions and connections, and Django's connections, run the
+A psycopg connection is used as it is. SQLAlchemy's sessions and connections, Django's connections and asyncpg's run the
 statement themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits,
-rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy and Django
-are recognised without being imported.
+rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy, Django and
+asyncpg are recognised without being imported.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
 
 WANTED = (
-    "connection must be a psycopg Connection or AsyncConnection, a SQLAlchemy Session, Connection, AsyncSession or "
-    "AsyncConnection, or a Django connection"
+    "connection must be a psycopg Connection or AsyncConnection, an asyncpg Connection, a SQLAlchemy Session, "
+    "Connection, AsyncSession or AsyncConnection, or a Django connection"
 )
+OTHERWISE = "any other driver can call the SQL function pgjq.enqueue(queue, payload, id => …) in its transaction"
 
 
 def adopt(connection: Any, colour: Colour, queries: Queries) -> Session:
@@ -55,11 +56,17 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
         return _Alchemy(connection, queries), "blocking"
     if getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor"):
         return _Django(connection, queries), "blocking"
-    raise ValidationError(f"{WANTED}, not {type(connection).__name__}")
+    if roots & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"}:
+        return _Asyncpg(connection, queries), "async"
+    raise ValidationError(f"{WANTED}, not {_full_name(connection)}; {OTHERWISE}")
+
+
+def _full_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 class _Adopted:
-    """What the three have in common: one statement, no copying, no transactions of our own."""
+    """What these have in common: one statement, no copying, no transactions of our own."""
 
     can_copy = False
 
@@ -105,6 +112,21 @@ class _Django(_Adopted):
                 return [_plain(row) for row in cursor.fetchall()]
         except import_module("django.db").Error as error:
             raise _from_driver(error.__cause__, error) from error
+
+
+class _Asyncpg(_Adopted):
+    async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
+        statement, names = self._queries.asyncpg(name)
+        asyncpg = import_module("asyncpg")
+        try:
+            found = await self._connection.fetch(statement, *(params[parameter] for parameter in names))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise _from_driver(error, error) from error
+        return [tuple(row) for row in found]
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """Several statements are one transaction also where the caller has opened none."""
+        return _Callers() if self._connection.is_in_transaction() else self._connection.transaction()
 
 
 class _Callers:

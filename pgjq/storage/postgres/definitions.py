@@ -94,7 +94,7 @@ class PostgresDefinitions:
 
     async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Definitions`."""
-        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
+        found = await self._fetch("retry_many", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
         return sum(became == "queued" for _, became in found)
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:

@@ -196,10 +196,13 @@ class PostgresOperations(PostgresDefinitions):
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts([job_id])})
-        if any(became == "taken" for _, became in found):
+        found = await self._fetch("retry", {"queue": queue, "id": job_id})
+        if not found:
+            return None
+        *job, became = found[0]
+        if became == "taken":
             raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
-        return (await self.get(queue, [job_id])).get(job_id)
+        return rows.job_status(job)
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
