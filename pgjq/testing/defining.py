@@ -411,18 +411,6 @@ class Defining(Cases):
         await subscription.close()
 
     @case
-    async def test_many_jobs_are_cancelled_and_retried_in_one_call(self, bench: Bench) -> None:
-        await bench.complete("done")
-        await bench.enqueue("running")
-        await bench.claim_one()
-        await bench.enqueue_all("a", "b")
-        ids = ["done", "running", "a", "b", "nobody"]
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 2
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 0
-        assert await definitions(bench).retry_many(QUEUE, ids) == 2
-        assert sorted([job.lease.id for job in await bench.claim()]) == ["a", "b"]
-
-    @case
     async def test_a_definition_may_be_empty(self, bench: Bench) -> None:
         await definitions(bench).create_queue(QUEUE, Definition())
         await definitions(bench).update_queue(QUEUE, {})
