@@ -94,6 +94,17 @@ class Defining(Cases):
         assert (await bench.enqueue("b")).status == "duplicate"
 
     @case
+    async def test_a_used_queue_that_is_empty_again_gets_a_policy_and_stays_paused(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        await definitions(bench).pause(QUEUE, paused=True)
+        used = await self.info(bench)
+        await bench.ops.delete(QUEUE, ["a"])
+        bench.clock.advance(10)
+        await self.create(bench, policy="singleton")
+        created = await self.info(bench)
+        assert (created.policy, created.paused, created.created_at) == ("singleton", True, used.created_at)
+
+    @case
     async def test_eight_that_create_one_queue_agree(self, bench: Bench) -> None:
         async def create(n: int) -> int:
             await self.create(bench, partition=True, policy="singleton", retry_limit=n)

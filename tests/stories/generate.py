@@ -1,4 +1,4 @@
-"""A random story for each seed.
+"""A random story for each seed, told while it is played in memory: so most steps find something to do.
 
 Everything is drawn from few values, so that jobs meet: three queues, four ids, two keys, times that are multiples of
 each other. Delays are without chance: a backoff whose ceiling is 1 second is the same on every storage.
@@ -7,24 +7,27 @@ each other. Delays are without chance: a backoff whose ceiling is 1 second is th
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgjq.job import STATES, JobError, NewJob
 from pgjq.lease import LeasePolicy
+from pgjq.options import JobFilter
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.policy import POLICIES
 from pgjq.testing.clock import START
 from tests.stories import steps
-from tests.stories.steps import Ending, Raises, Story
+from tests.stories.plain import plain
+from tests.stories.player import MemoryPlayer
+from tests.stories.steps import QUEUES, Ending, Raises, Story
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pgjq.job import JobStatus, State
     from tests.stories.steps import Step
 
-QUEUES = ("one", "two", "dead")
 IDS = ("a", "b", "c", "d")
 KEYS = ("k", "l")
 STEPS = (8, 40)
@@ -43,7 +46,7 @@ JOB_OPTIONS: dict[str, tuple[Any, ...]] = {
     "priority": (-1, 1, 2),
     "delay": (0, 5, 60, timedelta(seconds=10)),
     "run_at": tuple(START + timedelta(seconds=s) for s in (-100, 0, 10, 60, 1000)),
-    "max_attempts": (1, 2, 4),
+    "max_attempts": (1, 1, 2, 4),
     "retry_limit": (0, 1),
     "result_ttl": (1, 30, 1000),
     "on_failed": ("duplicate",),
@@ -77,36 +80,66 @@ QUEUE_OPTIONS: dict[str, tuple[Any, ...]] = {
 
 def story(seed: int) -> Story:
     """Tell the story of a seed."""
-    return _Teller(random.Random(seed)).tell()  # noqa: S311
+    with MemoryPlayer() as memory:
+        return _Teller(random.Random(seed), memory).tell()  # noqa: S311
 
 
-@dataclass
 class _Teller:
-    chance: random.Random
+    """Tells a story while it is played in memory, so that most steps find something to do."""
+
+    def __init__(self, chance: random.Random, memory: MemoryPlayer) -> None:
+        self.chance = chance
+        self.memory = memory
+        self.definitions = self._likely(0.6)
 
     def tell(self) -> Story:
-        self.definitions = self.chance.random() < 0.6
-        mode = self.chance.choice(("blocking", "blocking", "async"))
-        makers, weights = zip(*self._weights(), strict=True)
-        told = self._opening() if self.definitions else []
-        told += [make() for make in self.chance.choices(makers, weights, k=self.chance.randint(*STEPS))]
+        mode = self._one_of(("blocking", "blocking", "async"))
+        self.memory.start("blocking")
+        self._look()
+        told = [self._played(self._create_queue(queue)) for queue in self._first_queues()]
+        for _ in range(self.chance.randint(*STEPS)):
+            makers, weights = zip(*self._weights(), strict=True)
+            (make,) = self.chance.choices(makers, weights)
+            told.append(self._played(make()))
+        self.memory.end()
         return Story((*told, steps.Events(), steps.Answers()), definitions=self.definitions, mode=mode)
 
+    def _first_queues(self) -> list[str]:
+        """Create most queues, the one for dead letters first."""
+        return [queue for queue in reversed(QUEUES) if self.definitions and self._likely(0.8)]
+
+    def _played(self, step: Step) -> Step:
+        """Play a step, and look at what there is now."""
+        plain(self.memory.play(step), self.memory)
+        self._look()
+        return step
+
+    def _look(self) -> None:
+        self.now = self.memory.clock()
+        found, _ = self.memory.operate("find", JobFilter(limit=1000))
+        self.jobs: list[JobStatus] = sorted(found, key=lambda job: QUEUES.index(job.queue))
+        held = {(job.queue, job.id, job.lease) for job in self.jobs if job.state == "processing"}
+        self.held = [n for n, run in enumerate(reversed(self.memory.runs)) if run.lease[:3] in held]
+        self.letters = [job.queue for job in self.jobs if job.source is not None and job.state in ("queued", "failing")]
+
     def _weights(self) -> list[tuple[Callable[[], Step], int]]:
+        is_due = any(job.run_at is not None and job.run_at <= self.now for job in self._in("queued", "failing"))
+        is_late = any(job.locked_until is not None and job.locked_until <= self.now for job in self.jobs)
+        has_ended = bool(self._in("failed", "cancelled"))
         common = [
-            (self._enqueue, 12),
+            (self._enqueue, 12 if len(self.jobs) < 6 else 5),
             (self._enqueue_many, 4),
-            (self._claim, 16),
-            (self._settle, 14),
-            (self._heartbeat, 3),
-            (self._save_checkpoint, 3),
-            (self._reap, 6),
-            (self._advance, 10),
-            (self._cancel, 5),
-            (self._of_one_job, 10),
+            (self._claim, 16 if is_due else 2),
+            (self._settle, 14 if self.held else 1),
+            (self._heartbeat, 3 if self.held else 0),
+            (self._save_checkpoint, 3 if self.held else 0),
+            (self._reap, 14 if is_late else 1),
+            (self._advance, 12),
+            (self._cancel, 5 if self.jobs else 1),
+            (self._of_one_job, 10 if has_ended else 4),
             (self._get_statuses, 1),
-            (self._find, 2),
-            (self._many, 4),
+            (self._find, 1),
+            (self._many, 5 if has_ended else 2),
             (self._prune, 4),
             (self._await, 1),
             (self._wait_for_work, 2),
@@ -122,26 +155,38 @@ class _Teller:
         return [
             (self._create_queue, 2),
             (self._update_queue, 3),
-            (self._of_one_queue, 5),
-            (self._redrive, 3),
+            (self._of_one_queue, 4),
+            (self._redrive, 8 if self.letters else 1),
             (steps.Observe, 2),
         ]
 
-    def _opening(self) -> list[Step]:
-        """Create the queues mostly, the one for dead letters first."""
-        return [self._create_queue(queue) for queue in reversed(QUEUES) if self.chance.random() < 0.8]
+    def _in(self, *states: State) -> list[JobStatus]:
+        return [job for job in self.jobs if job.state in states]
+
+    def _likely(self, share: float) -> bool:
+        return self.chance.random() < share
 
     def _one_of(self, values: Sequence[Any]) -> Any:
         return self.chance.choice(values)
 
     def _some(self, options: dict[str, tuple[Any, ...]], share: float) -> dict[str, Any]:
-        return {name: self._one_of(values) for name, values in options.items() if self.chance.random() < share}
+        return {name: self._one_of(values) for name, values in options.items() if self._likely(share)}
 
     def _queue(self) -> str:
         return self.chance.choices(QUEUES, (6, 3, 1))[0]
 
-    def _id(self) -> str:
-        return self._one_of((*IDS, *IDS, "made 0", "made 1"))
+    def _job(self, *states: State) -> tuple[str, str]:
+        """Name a job: mostly one that there is, in one of these states."""
+        there = self._in(*states) or self.jobs
+        if there and self._likely(0.85):
+            job = self._one_of(there)
+            return job.queue, self.memory.plain(job.id)
+        return self._queue(), self._one_of((*IDS, *IDS, "made 0", "made 1"))
+
+    def _runs(self, count: int) -> tuple[int, ...]:
+        """Name runs: mostly such as still hold their jobs."""
+        drawn = [self._one_of(self.held if self.held and self._likely(0.8) else range(6)) for _ in range(count)]
+        return tuple(dict.fromkeys(drawn))
 
     def _new_job(self, job_id: str | None) -> NewJob:
         options = self._some(JOB_OPTIONS, 0.12)
@@ -149,14 +194,14 @@ class _Teller:
             options.pop("delay", None)
         if "retry_limit" in options:
             options.pop("max_attempts", None)
-        if self.chance.random() < 0.3:
+        if self._likely(0.3):
             options |= self._one_of(RETRIES)
-        if self.chance.random() < (0.7 if self.definitions else 0.2):
+        if self._likely(0.7 if self.definitions else 0.2):
             options["singleton_key"] = self._one_of(KEYS)
-        if self.definitions and self.chance.random() < 0.15:
+        if self.definitions and self._likely(0.15):
             options |= self._one_of(SLOTS)
             options.pop("run_at", None)  # TEMPORARY until 3k is there
-        if self.definitions and self.chance.random() < 0.15:
+        if self.definitions and self._likely(0.15):
             options["dead_letter"] = self._one_of(("dead", "dead", "two"))
         return NewJob(job_id, self._one_of((None, 1)), **options)
 
@@ -168,49 +213,56 @@ class _Teller:
         return steps.EnqueueMany(self._queue(), tuple(self._new_job(job_id) for job_id in ids))
 
     def _claim(self) -> Step:
-        queues = self._one_of(((self._queue(),), (self._queue(),), QUEUES, ("two", "one")))
+        due = [job.queue for job in self._in("queued", "failing") if job.run_at is not None and job.run_at <= self.now]
+        queues = self._one_of(((self._one_of(due or QUEUES),), (self._queue(),), QUEUES, ("two", "one")))
         return steps.Claim(queues, self.chance.randint(1, 3), self._one_of(steps.WORKERS), self._one_of(LEASES))
 
     def _settle(self) -> Step:
-        count = self._one_of((1, 1, 1, 2, 3))
-        runs = self.chance.choices(range(6), (8, 5, 3, 2, 1, 1), k=count)
-        return steps.Settle(tuple(Ending(run, self._one_of(OUTCOMES)) for run in dict.fromkeys(runs)))
+        runs = self._runs(self._one_of((1, 1, 1, 2, 3)))
+        return steps.Settle(tuple(Ending(run, self._one_of(OUTCOMES)) for run in runs))
 
     def _heartbeat(self) -> Step:
-        runs = tuple(sorted(set(self.chance.choices(range(4), k=2))))
-        return steps.Heartbeat(runs, self._one_of(steps.WORKERS))
+        return steps.Heartbeat(self._runs(2), self._one_of(steps.WORKERS))
 
     def _save_checkpoint(self) -> Step:
-        return steps.SaveCheckpoint(self.chance.randint(0, 2), self._one_of((b"1", b"2")))
+        return steps.SaveCheckpoint(*self._runs(1), self._one_of((b"1", b"2")))
 
     def _reap(self) -> Step:
         return steps.Reap(self._one_of((1, 2, 1000, 1000)), self._one_of((0.0, 0.0, 5.0)))
 
     def _advance(self) -> Step:
-        return steps.Advance(self._one_of((0.5, 1, 5, 5, 10, 10, 31, 60, 1000, 700_000)))
+        """Mostly go on to a moment at which something is due."""
+        moments = [time for job in self.jobs for time in (job.run_at, job.locked_until) if time and time > self.now]
+        if moments and self._likely(0.6):
+            return steps.Advance((self._one_of(moments) - self.now).total_seconds())
+        return steps.Advance(self.chance.choices((0.5, 1, 5, 10, 31, 60, 1000, 700_000), (2, 4, 8, 8, 8, 4, 2, 1))[0])
 
     def _cancel(self) -> Step:
-        return steps.Cancel(self._queue(), self._id(), active=self.chance.random() < 0.6)
+        return steps.Cancel(*self._job("queued", "failing", "processing"), active=self._likely(0.6))
 
     def _of_one_job(self) -> Step:
-        verb = self._one_of(("retry", "retry", "delete_job", "get_status", "get_result"))
-        return steps.OfOneJob(self._queue(), self._id(), verb)
+        verb = self._one_of(("retry", "retry", "retry", "delete_job", "get_status", "get_result"))
+        states = ("completed",) if verb == "get_result" else ("failed", "cancelled")
+        return steps.OfOneJob(*self._job(*states), verb)
 
     def _get_statuses(self) -> Step:
         return steps.GetStatuses(self._queue(), tuple(self.chance.choices(IDS, k=3)))
 
     def _criteria(self) -> dict[str, Any]:
-        times = tuple(START + timedelta(seconds=s) for s in (0, 5, 10, 100))
-        among = {"state": STATES, "singleton_key": KEYS, "created_before": times, "created_after": times}
-        return self._some(among, 0.3)
+        since, until = (tuple(self.now + timedelta(seconds=s) for s in by) for by in ((-1000, -10, 0), (-5, 0, 1)))
+        among = {"state": STATES, "singleton_key": KEYS, "created_before": until, "created_after": since}
+        return self._some(among, 0.2)
 
     def _find(self) -> Step:
         return steps.Find(self._one_of((None, self._queue())), self._criteria(), self._one_of((1, 2, 100)))
 
     def _many(self) -> Step:
         verb = self._one_of(("retry_many", "retry_many", "cancel_many", "cancel_many", "delete_many"))
-        queue = self._one_of((None, self._queue(), self._queue()))
-        return steps.Many(verb, queue, self._criteria(), self._one_of((1, 2, 1000)))
+        queue = self._one_of((None, self._queue(), self._job("failed")[0]))
+        criteria = self._criteria()
+        if verb == "retry_many" and self._likely(0.7):
+            criteria["state"] = self._one_of(("failed", "cancelled"))
+        return steps.Many(verb, queue, criteria, self._one_of((1, 2, 1000)))
 
     def _prune(self) -> Step:
         return steps.Prune(self._one_of((1, 1000, 1000, 1000)))
@@ -229,15 +281,17 @@ class _Teller:
     def _create_queue(self, queue: str | None = None) -> Step:
         queue = queue or self._queue()
         options = self._queue_options(queue, 0.15)
-        if self.chance.random() < 0.7:
+        if queue != "dead" and self._likely(0.3):
+            options["dead_letter"] = "dead"
+        if self._likely(0.7):
             options["policy"] = self._one_of(POLICIES)
-        if self.chance.random() < 0.03:
+        if self._likely(0.03):
             options["partition"] = True
         return steps.CreateQueue(queue, options)
 
     def _queue_options(self, queue: str, share: float) -> dict[str, Any]:
         options = self._some(QUEUE_OPTIONS, share)
-        if self.chance.random() < share:
+        if self._likely(share):
             options |= self._one_of(RETRIES)
         if options.get("dead_letter") == queue:
             del options["dead_letter"]
@@ -246,7 +300,7 @@ class _Teller:
     def _update_queue(self) -> Step:
         queue = self._queue()
         options = self._queue_options(queue, 0.2)
-        taken_back = self.chance.random() < 0.3
+        taken_back = self._likely(0.3)
         return steps.UpdateQueue(queue, dict.fromkeys(options) if taken_back else options)
 
     def _of_one_queue(self) -> Step:
@@ -255,5 +309,5 @@ class _Teller:
 
     def _redrive(self) -> Step:
         return steps.Redrive(
-            self._one_of(("dead", "dead", "two")), self._one_of((1, 1000)), self._one_of((None, None, "one"))
+            self._one_of(self.letters or QUEUES), self._one_of((1, 1000)), self._one_of((None, None, "one"))
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.stories.player import Player
 
 PLAIN_JOB = NewJob("a", None)
+QUEUES = ("one", "two", "dead")
 WORKERS = ("ann", "bob")
 DONE = Completed(b"1")
 
