@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -367,6 +368,33 @@ class Defining(Cases):
         bench.clock.advance(1)
         assert [job.lease.id for job in await bench.claim()] == ["b"]
         assert (await bench.enqueue("d", singleton_seconds=60)).existing_state == "processing"
+
+    @case
+    @pytest.mark.parametrize("hours", [-1, 1])
+    async def test_a_slot_of_time_leaves_a_jobs_own_time_as_it_is(self, bench: Bench, hours: int) -> None:
+        await bench.enqueue("probe")
+        run_at = (await bench.status("probe")).created_at + timedelta(hours=hours, seconds=0.5)
+        assert (await bench.enqueue("a", singleton_seconds=60, run_at=run_at)).status == "queued"
+        assert (await bench.status("a")).run_at == run_at
+        assert (await bench.enqueue("b", singleton_seconds=60)).status == "duplicate"
+        assert [job.lease.id for job in await bench.claim()] == ["probe", "a"][: 1 if hours > 0 else 2]
+
+    @case
+    async def test_the_next_slot_runs_no_job_before_its_own_time(self, bench: Bench) -> None:
+        for key in ("past", "future", "delay", "soon"):
+            await bench.enqueue(key, singleton_key=key, debounce=60)
+        now = (await bench.status("past")).created_at
+        own: dict[str, dict[str, Any]] = {
+            "past": {"run_at": now - timedelta(hours=1)},
+            "future": {"run_at": now + timedelta(hours=1)},
+            "delay": {"delay": 3600},
+            "soon": {"delay": 1},
+        }
+        for key, options in own.items():
+            await bench.enqueue(f"next {key}", singleton_key=key, debounce=60, **options)
+        waits = {key: (await bench.status(f"next {key}")).run_at for key in own}
+        slot, hour = now + timedelta(seconds=60), now + timedelta(hours=1)
+        assert waits == {"past": slot, "future": hour, "delay": hour, "soon": slot}
 
     @case
     @pytest.mark.parametrize("end", ["cancel", "delete"])

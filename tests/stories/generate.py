@@ -200,7 +200,6 @@ class _Teller:
             options["singleton_key"] = self._one_of(KEYS)
         if self.definitions and self._likely(0.15):
             options |= self._one_of(SLOTS)
-            options.pop("run_at", None)  # TEMPORARY until 3k is there
         if self.definitions and self._likely(0.15):
             options["dead_letter"] = self._one_of(("dead", "dead", "two"))
         return NewJob(job_id, self._one_of((None, 1)), **options)
