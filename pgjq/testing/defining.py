@@ -96,6 +96,17 @@ class Defining(Cases):
         assert (await bench.enqueue("b")).status == "duplicate"
 
     @case
+    async def test_a_used_queue_that_is_empty_again_gets_a_policy_and_stays_paused(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        await definitions(bench).pause(QUEUE, paused=True)
+        used = await self.info(bench)
+        await bench.ops.delete(QUEUE, ["a"])
+        bench.clock.advance(10)
+        await self.create(bench, policy="singleton")
+        created = await self.info(bench)
+        assert (created.policy, created.paused, created.created_at) == ("singleton", True, used.created_at)
+
+    @case
     async def test_eight_that_create_one_queue_agree(self, bench: Bench) -> None:
         async def create(n: int) -> int:
             await self.create(bench, partition=True, policy="singleton", retry_limit=n)
@@ -450,18 +461,6 @@ class Defining(Cases):
             events += await subscription.next(30)
         assert [(e.queue, e.count) for e in events if e.name == "warning"] == [(QUEUE, 3), (QUEUE, 3)]
         await subscription.close()
-
-    @case
-    async def test_many_jobs_are_cancelled_and_retried_in_one_call(self, bench: Bench) -> None:
-        await bench.complete("done")
-        await bench.enqueue("running")
-        await bench.claim_one()
-        await bench.enqueue_all("a", "b")
-        ids = ["done", "running", "a", "b", "nobody"]
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 2
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 0
-        assert await definitions(bench).retry_many(QUEUE, ids) == 2
-        assert sorted([job.lease.id for job in await bench.claim()]) == ["a", "b"]
 
     @case
     async def test_a_definition_may_be_empty(self, bench: Bench) -> None:

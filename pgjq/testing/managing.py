@@ -120,6 +120,21 @@ class Managing(Cases):
         assert await bench.claim() == []
 
     @case
+    async def test_many_jobs_are_cancelled_and_retried_in_one_call_that_counts_those_it_changed(
+        self, bench: Bench
+    ) -> None:
+        await bench.complete("done")
+        await bench.enqueue("running")
+        await bench.claim_one()
+        await bench.enqueue_all("a", "b")
+        ids = ["done", "running", "a", "b", "nobody", "b"]
+        assert await bench.ops.retry_many(QUEUE, ids) == 0
+        assert [await bench.ops.cancel_many(QUEUE, ids) for _ in range(2)] == [2, 0]
+        assert [await bench.ops.retry_many(QUEUE, ids) for _ in range(2)] == [2, 0]
+        assert sorted([job.lease.id for job in await bench.claim()]) == ["a", "b"]
+        assert (await bench.ops.cancel_many(QUEUE, []), await bench.ops.retry_many(QUEUE, [])) == (0, 0)
+
+    @case
     async def test_a_deleted_job_is_forgotten(self, bench: Bench) -> None:
         await bench.complete("done")
         await bench.enqueue("waiting")

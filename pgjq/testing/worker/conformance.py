@@ -8,8 +8,9 @@ poll so seldom that only a wake-up explains a job that runs.
 
 from __future__ import annotations
 
+from pgjq.testing.worker.bulk import BulkCommands
 from pgjq.testing.worker.delays import Delays
 
 
-class WorkerConformance(Delays):
+class WorkerConformance(Delays, BulkCommands):
     """Everything that users of queues, workers and clients rely on."""
