@@ -9,7 +9,18 @@ poll so seldom that only a wake-up explains a job that runs.
 from __future__ import annotations
 
 from pgjq.testing.worker.delays import Delays
+from pgjq.testing.worker.fairness import Fairness
+from pgjq.testing.worker.policies import BlockedKeys
+from pgjq.testing.worker.retries import Retries
+from pgjq.testing.worker.waking import Redefining, Waking
 
 
-class WorkerConformance(Delays):
+class WorkerConformance(
+    Delays,
+    Retries,
+    Waking,
+    Redefining,
+    BlockedKeys,
+    Fairness,
+):
     """Everything that users of queues, workers and clients rely on."""
