@@ -113,7 +113,7 @@ def compare(block: Block, output: str) -> None:
 
 def close(names: dict[str, Any]) -> None:
     """Close the storages and engines of a page: closing twice does nothing."""
-    for value in list(names.values()):
+    for value in [value for value in names.values() if not isinstance(value, type)]:
         storage = getattr(value, "storage", value)
         if hasattr(storage, "promises"):
             storage.close()

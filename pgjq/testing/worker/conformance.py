@@ -10,7 +10,19 @@ from __future__ import annotations
 
 from pgjq.testing.worker.bulk import BulkCommands
 from pgjq.testing.worker.delays import Delays
+from pgjq.testing.worker.fairness import Fairness
+from pgjq.testing.worker.policies import BlockedKeys
+from pgjq.testing.worker.retries import Retries
+from pgjq.testing.worker.waking import Redefining, Waking
 
 
-class WorkerConformance(Delays, BulkCommands):
+class WorkerConformance(
+    Delays,
+    Retries,
+    Waking,
+    Redefining,
+    BlockedKeys,
+    Fairness,
+    BulkCommands,
+):
     """Everything that users of queues, workers and clients rely on."""

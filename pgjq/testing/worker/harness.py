@@ -19,7 +19,7 @@ from pgjq.client import AsyncClient, Client
 from pgjq.queue import AsyncQueue, Queue, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 
     from pgjq.job import Event
     from pgjq.storage.base import Storage
@@ -62,6 +62,8 @@ class EventLog:
 
 class Harness:
     """One case's storage and mode. `reopen` opens the same data once more, as another process would."""
+
+    falls_asleep_after = 0.05
 
     def __init__(self, storage: Storage, mode: Mode, reopen: Callable[[], Storage], source: str | None = None) -> None:
         self.storage = storage
@@ -192,6 +194,15 @@ class Harness:
             return await asyncio.gather(*(call(n) for n in range(count)))
         with ThreadPoolExecutor(count) as pool:
             return [done.result() for done in [pool.submit(drive, call(n)) for n in range(count)]]
+
+    async def asleep(self) -> None:
+        """Let idle workers fall asleep, so that from now on only a notification or a due job wakes them."""
+        await self.sleep(self.falls_asleep_after)
+
+    async def until_all(self, queue: Any, job_ids: Iterable[str], state: str = "completed") -> None:
+        """Wait until each of some jobs is in a state."""
+        for job_id in job_ids:
+            await self.until_state(queue, job_id, state)
 
 
 async def _blocking_sleep(seconds: float) -> None:
