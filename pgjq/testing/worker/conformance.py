@@ -8,8 +8,16 @@ poll so seldom that only a wake-up explains a job that runs.
 
 from __future__ import annotations
 
+from pgjq.testing.worker.cancelling import Cancelling
 from pgjq.testing.worker.delays import Delays
+from pgjq.testing.worker.endings import Endings
+from pgjq.testing.worker.leases import Leases
 
 
-class WorkerConformance(Delays):
+class WorkerConformance(
+    Delays,
+    Endings,
+    Cancelling,
+    Leases,
+):
     """Everything that users of queues, workers and clients rely on."""
