@@ -11,7 +11,10 @@ from __future__ import annotations
 from pgjq.testing.worker.cancelling import Cancelling
 from pgjq.testing.worker.delays import Delays
 from pgjq.testing.worker.endings import Endings
+from pgjq.testing.worker.events import Events
 from pgjq.testing.worker.leases import Leases
+from pgjq.testing.worker.lifecycle import Lifecycle
+from pgjq.testing.worker.request_response import RequestResponse
 
 
 class WorkerConformance(
@@ -19,5 +22,8 @@ class WorkerConformance(
     Endings,
     Cancelling,
     Leases,
+    RequestResponse,
+    Events,
+    Lifecycle,
 ):
     """Everything that users of queues, workers and clients rely on."""
