@@ -329,6 +329,22 @@ def test_behind_a_pooler_nobody_leads_and_that_is_told(database: str, reapers: C
     direct.storage.close()
 
 
+def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
+    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
+) -> None:
+    """Its session ends and it is elected again at once: leadership never changes, so nothing but a look wakes it."""
+    reaper = reapers(postgres, leader_election=LeaderElection(enabled=True))
+    stalled = Heard(reaper, "stalled")
+    reaper.start()
+    until(lambda: reaper.is_leader)
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert connection.execute(END_THE_LEADER).rowcount == 1
+    until(lambda: not reaper.is_leader)
+    until(lambda: reaper.is_leader)
+    abandon(postgres, NewJob("a", None))
+    assert stalled.wait()[0].id == "a"
+
+
 def test_without_an_election_a_reaper_works_behind_a_pooler(
     database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
 ) -> None:

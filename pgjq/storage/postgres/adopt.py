@@ -8,9 +8,8 @@ asyncpg are recognised without being imported.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,7 +19,7 @@ from pgjq.storage.postgres.failures import translate
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Rows, Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Colour
@@ -54,7 +53,7 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
         return _AsyncAlchemy(connection, queries), "async"
     if roots & {"sqlalchemy.Session", "sqlalchemy.Connection", "sqlalchemy.scoped_session"}:
         return _Alchemy(connection, queries), "blocking"
-    if getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor"):
+    if is_django(connection):
         return _Django(connection, queries), "blocking"
     if roots & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"}:
         return _Asyncpg(connection, queries), "async"
@@ -63,6 +62,11 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
 
 def _full_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def is_django(connection: Any) -> bool:
+    """Recognise a Django connection to PostgreSQL."""
+    return getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor")
 
 
 class _Adopted:
@@ -85,33 +89,24 @@ class _Adopted:
 class _Alchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import SQLAlchemyError
 
-        try:
+        with sqlalchemy_errors():
             return [_plain(row) for row in self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _AsyncAlchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import SQLAlchemyError
 
-        try:
+        with sqlalchemy_errors():
             return [_plain(row) for row in await self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _Django(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(self._queries.psycopg(name).decode(), params)
-                return [_plain(row) for row in cursor.fetchall()]
-        except import_module("django.db").Error as error:
-            raise _from_driver(error.__cause__, error) from error
+        with django_errors(), self._connection.cursor() as cursor:
+            cursor.execute(self._queries.psycopg(name).decode(), params)
+            return [_plain(row) for row in cursor.fetchall()]
 
 
 class _Asyncpg(_Adopted):
@@ -148,28 +143,21 @@ def _from_driver(cause: object, error: Exception) -> Exception:
     return translate(cause) if isinstance(cause, psycopg.Error) else StorageError(str(cause or error))
 
 
-@asynccontextmanager
-async def committing(session: Session) -> AsyncGenerator[Session]:
-    """Own a SQLAlchemy session for one transaction: commit it at the end, roll it back on an error, close it."""
+@contextmanager
+def sqlalchemy_errors() -> Generator[None]:
+    """Raise SQLAlchemy's errors as pgjq's."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    owned = session.connection
     try:
-        yield session
-        try:
-            await _maybe(owned.commit())
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
-    except BaseException:
-        with suppress(SQLAlchemyError):
-            await _maybe(owned.rollback())
-        raise
-    finally:
-        with suppress(SQLAlchemyError):
-            await _maybe(owned.close())
+        yield
+    except SQLAlchemyError as error:
+        raise _from_driver(getattr(error, "orig", None), error) from error
 
 
-async def _maybe(answer: Any) -> None:
-    """Await what an async session returns; a blocking one returns nothing."""
-    if isawaitable(answer):
-        await answer
+@contextmanager
+def django_errors() -> Generator[None]:
+    """Raise Django's errors as pgjq's."""
+    try:
+        yield
+    except import_module("django.db").Error as error:
+        raise _from_driver(error.__cause__, error) from error
