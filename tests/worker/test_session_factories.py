@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import django
 import psycopg
 import pytest
@@ -148,6 +149,22 @@ def test_an_exception_takes_the_writes_back(
 ) -> None:
     status = run(postgres, KINDS[kind](database, KeyError("boom")))
     assert (status.state, status.error.type, effects()) == ("failed", "KeyError", 0)
+
+
+@pytest.mark.parametrize("error", [None, KeyError("boom")])
+def test_an_asyncpg_connection_gets_a_transaction(
+    database: str, postgres: PostgresStorage, effects: Callable[[], int], error: Exception | None
+) -> None:
+    async def handler(job: AsyncJob) -> None:
+        given = conninfo_to_dict(database)
+        made = await asyncpg.connect(host=given["host"], user=given["user"], database=given["dbname"], ssl=False)
+        async with job.transaction(lambda: made) as connection:
+            await connection.execute(WRITE)
+            if error is not None:
+                raise error
+
+    status = run(postgres, handler)
+    assert (status.state, effects()) == (("completed", 1) if error is None else ("failed", 0))
 
 
 def test_an_async_psycopg_connection_in_autocommit_mode_gets_a_transaction(

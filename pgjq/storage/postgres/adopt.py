@@ -48,14 +48,14 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
         return BlockingSession(connection, queries), "blocking"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(connection, psycopg.AsyncConnection):
         return AsyncSession(connection, queries), "async"  # pyright: ignore[reportUnknownArgumentType]
-    roots = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
+    roots = _roots(connection)
     if roots & {"sqlalchemy.AsyncSession", "sqlalchemy.AsyncConnection", "sqlalchemy.async_scoped_session"}:
         return _AsyncAlchemy(connection, queries), "async"
     if roots & {"sqlalchemy.Session", "sqlalchemy.Connection", "sqlalchemy.scoped_session"}:
         return _Alchemy(connection, queries), "blocking"
     if is_django(connection):
         return _Django(connection, queries), "blocking"
-    if roots & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"}:
+    if is_asyncpg(connection):
         return _Asyncpg(connection, queries), "async"
     raise ValidationError(f"{WANTED}, not {_full_name(connection)}; {OTHERWISE}")
 
@@ -67,6 +67,16 @@ def _full_name(value: object) -> str:
 def is_django(connection: Any) -> bool:
     """Recognise a Django connection to PostgreSQL."""
     return getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor")
+
+
+def is_asyncpg(connection: Any) -> bool:
+    """Recognise an asyncpg connection, also one of a pool."""
+    return bool(_roots(connection) & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"})
+
+
+def _roots(connection: object) -> set[str]:
+    """Name the classes of a connection by package and name."""
+    return {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
 
 
 class _Adopted:
@@ -112,12 +122,8 @@ class _Django(_Adopted):
 class _Asyncpg(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         statement, names = self._queries.asyncpg(name)
-        asyncpg = import_module("asyncpg")
-        try:
-            found = await self._connection.fetch(statement, *(params[parameter] for parameter in names))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise _from_driver(error, error) from error
-        return [tuple(row) for row in found]
+        with asyncpg_errors():
+            return [tuple(row) for row in await self._connection.fetch(statement, *(params[each] for each in names))]
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Several statements are one transaction also where the caller has opened none."""
@@ -161,3 +167,13 @@ def django_errors() -> Generator[None]:
         yield
     except import_module("django.db").Error as error:
         raise _from_driver(error.__cause__, error) from error
+
+
+@contextmanager
+def asyncpg_errors() -> Generator[None]:
+    """Raise asyncpg's errors as pgjq's."""
+    asyncpg = import_module("asyncpg")
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise _from_driver(error, error) from error

@@ -4,6 +4,7 @@ Whatever the factory makes, the block is one real transaction: a connection in a
 refused before the handler can write through it. Each kind commits in its own way:
 
 * psycopg: by itself; in autocommit mode by `connection.transaction()`. The connection is closed at the end.
+* asyncpg: by `connection.transaction()`. The connection is closed at the end.
 * SQLAlchemy: by `commit()`. The server is asked first whether a transaction is open, because the AUTOCOMMIT isolation
   level can be set in many places, and a session looks the same with it. The session is closed at the end.
 * Django: by `transaction.atomic`, so that `on_commit` callbacks run. Django keeps the connection.
@@ -19,8 +20,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgjq.errors import PgjqError, ValidationError
-from pgjq.storage.postgres.adopt import adopt, django_errors, is_django, sqlalchemy_errors
+from pgjq.errors import PgjqError, StorageError, ValidationError
+from pgjq.storage.postgres.adopt import (
+    adopt,
+    asyncpg_errors,
+    django_errors,
+    is_asyncpg,
+    is_django,
+    sqlalchemy_errors,
+)
 from pgjq.storage.postgres.failures import translated
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from pgjq.blocking import Colour
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Session
+
+INSIDE = "job.transaction() needs a connection that is not inside a transaction already"
 
 
 @asynccontextmanager
@@ -40,6 +50,8 @@ async def own_transaction(factory: Callable[[], Any], colour: Colour, queries: Q
         transaction = _django(session.connection)
     elif isinstance(session.connection, psycopg.Connection | psycopg.AsyncConnection):
         transaction = _psycopg(session)
+    elif is_asyncpg(session.connection):
+        transaction = _asyncpg(session.connection)
     else:
         transaction = _sqlalchemy(session)
     async with transaction:
@@ -52,7 +64,7 @@ async def _psycopg(session: Session) -> AsyncGenerator[None]:
     try:
         if connection.autocommit:
             if connection.info.transaction_status != TransactionStatus.IDLE:
-                raise PgjqError("job.transaction() needs a connection that is not inside a transaction already")
+                raise PgjqError(INSIDE)
             async with session.transaction():
                 yield
         else:
@@ -73,6 +85,27 @@ async def _committed(connection: Any) -> AsyncGenerator[None]:
         with suppress(psycopg.Error):
             await _maybe(connection.rollback())
         raise
+
+
+@asynccontextmanager
+async def _asyncpg(connection: Any) -> AsyncGenerator[None]:
+    try:
+        if connection.is_in_transaction():
+            raise PgjqError(INSIDE)
+        transaction = connection.transaction()
+        with asyncpg_errors():
+            await transaction.start()
+        try:
+            yield
+        except BaseException:
+            with suppress(StorageError), asyncpg_errors():
+                await transaction.rollback()
+            raise
+        with asyncpg_errors():
+            await transaction.commit()
+    finally:
+        with suppress(StorageError), asyncpg_errors():
+            await connection.close()
 
 
 @asynccontextmanager
