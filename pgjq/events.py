@@ -34,6 +34,7 @@ class Bus:
         self.logger = logger or logging.getLogger("pgjq")
         self._callbacks: defaultdict[str, list[Callable[[Any], Any]]] = defaultdict(list)
         self._pending: set[asyncio.Task[Any]] = set()
+        self.listens = False  # Whether there are callbacks for jobs, not only for errors.
 
     def on(self, name: str, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with each event of a name; `error` gets the exception."""
@@ -42,6 +43,7 @@ class Bus:
         if not callable(callback):
             raise ValidationError(f"a callback must be callable, not {callback!r}")
         self._callbacks[name].append(callback)
+        self.listens = self.listens or name != "error"
 
     def wants(self, name: BusName) -> bool:
         """Tell whether anybody wants to hear: making an event costs more than asking."""

@@ -119,7 +119,7 @@ class MemoryOperations(ModelOperations):
     def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
         known = self._storage.seen.get(worker)
         started = known.started_at if known else now
-        served = tuple(queues) or (known.queues if known else ())
+        served = tuple(sorted(queues)) or (known.queues if known else ())
         self._storage.seen[worker] = WorkerInfo(worker, served, started, now, 0)
 
     async def workers(self) -> list[WorkerInfo]:

@@ -82,7 +82,7 @@ class PostgresOperations(PostgresDefinitions):
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        number = await self._number_of(worker, tuple(queues))
+        number = await self._number_of(worker, tuple(sorted(queues)))
         params = {
             "queues": literals.texts(queues),
             "worker": number,

@@ -74,9 +74,10 @@ class RedisOperations:
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        if self._shared.workers.get(worker) != tuple(queues):
-            await self._see(worker, queues)
-            self._shared.workers[worker] = tuple(queues)
+        served = tuple(sorted(queues))  # The order of a worker's queues changes from claim to claim.
+        if self._shared.workers.get(worker) != served:
+            await self._see(worker, served)
+            self._shared.workers[worker] = served
         taken: list[Claimed] = []
         for queue in queues:
             if len(taken) == limit:
