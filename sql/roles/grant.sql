@@ -61,7 +61,7 @@ alter function pgjq.observe security definer;
 alter function pgjq.pass_on security definer;
 grant execute on function
 pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
-pgjq.pass_on, pgjq.wake, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
 grant

@@ -72,6 +72,7 @@ drop function if exists pgjq.publish(text[]);
 drop function if exists pgjq.pages(text[]);
 drop function if exists pgjq.event(text, text, text, integer, integer, text, text);
 drop function if exists pgjq.watched();
+drop function if exists pgjq.has_uncommitted(text[]);
 drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
 drop function if exists pgjq.is_sound(text, jsonb);

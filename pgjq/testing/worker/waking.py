@@ -135,28 +135,31 @@ class Waking(WorkerCases):
             gate.open()
         assert (status.result, status.attempts) == (1, 2), status
 
+    @pytest.mark.parametrize("asleep", ["before the enqueue", "after the enqueue"])
     @case
     @requires("transactions")
-    async def test_a_job_of_the_callers_transaction_wakes_a_sleeping_worker_at_its_commit(
-        self, harness: Harness, connect: Callable[[], Any]
+    async def test_the_commit_of_the_callers_transaction_wakes_a_sleeping_worker(
+        self, harness: Harness, connect: Callable[[], Any], asleep: str
     ) -> None:
         handler = Recorder()
         queue = harness.queue(handler)
-        async with harness.started(queue):
-            await harness.asleep()
-            connection = await harness.call(connect)
-            try:
-                await harness.call(queue.enqueue, "undone", 1, connection=connection)
-                await harness.call(connection.rollback)
-                await harness.call(queue.enqueue, "a", 1, connection=connection)
-                await harness.call(queue.enqueue, "b", 1, connection=connection, delay=0.2)
+        connection = await harness.call(connect)
+        try:
+            if asleep == "before the enqueue":
+                await harness.start(queue)
                 await harness.asleep()
-                assert await harness.call(queue.get_status, "a") is None
-                await harness.call(connection.commit)
-            finally:
-                await harness.call(connection.close)
-            await harness.until_all(queue, "ab")
-        assert handler.ids == ["a", "b"]
+            await harness.call(queue.enqueue, "undone", 1, connection=connection)
+            await harness.call(connection.rollback)
+            await harness.call(queue.enqueue, "a", 1, connection=connection)
+            if asleep == "after the enqueue":
+                await harness.start(queue)
+                await harness.asleep()
+            assert await harness.call(queue.get_status, "a") is None
+            await harness.call(connection.commit)
+            await harness.until_state(queue, "a", "completed")
+        finally:
+            await harness.call(connection.close)
+        assert handler.ids == ["a"]
 
 
 @requires("definitions")
