@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-AT_ONCE = 20
-STORIES = 80
+AT_ONCE = 10
+STORIES = 100
 
 
 @pytest.fixture
