@@ -7,7 +7,8 @@
 
 -- A transaction of several statements may commit long after its statement asked, when a worker has fallen asleep in
 -- between. So it holds a shared lock on the queue until it ends (taken before it asks, so that either side sees the
--- other), and a worker that finds such a lock looks again soon instead of trusting a notification.
+-- other), and a worker that finds such a lock looks again soon instead of trusting a notification. A writer that cannot
+-- have the lock at once notifies: it never waits for a lock that any login can take.
 
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
@@ -15,10 +16,10 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if statement_timestamp() <> transaction_timestamp() then
-        perform pg_advisory_xact_lock_shared(hashtext('pgjq.uncommitted'), hashtext($1));
-    end if;
-    if not (
+    if (
+        statement_timestamp() <> transaction_timestamp()
+        and not pg_try_advisory_xact_lock_shared(hashtext('pgjq.uncommitted'), hashtext($1))
+    ) or not (
         pg_try_advisory_lock(hashtext('pgjq.wake'), hashtext($1))
         and pg_advisory_unlock(hashtext('pgjq.wake'), hashtext($1))
     ) then
