@@ -8,71 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from tests.threaded_server import ThreadedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from tests.threaded_server import Streams
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 READY = b"Z"
 KEY = b"K"
 MADE_UP = (1).to_bytes(4)
 
 
-class Pooler:
+class Pooler(ThreadedServer):
     """A pool of `size` sessions behind a port of its own, used in turn; `conninfo` leads through it."""
 
     def __init__(self, upstream: str, size: int = 2) -> None:
-        self._upstream = conninfo_to_dict(upstream)
         self._size = size
         self._sessions: asyncio.Queue[Streams] = asyncio.Queue()
         self._greeting = b""
-        self._closing = False
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._server = self._call(asyncio.start_server(self._accept, "127.0.0.1", 0))
-        port = self._server.sockets[0].getsockname()[1]
-        self.conninfo = make_conninfo(upstream, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
+        super().__init__(upstream)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._call(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    async def _close(self) -> None:
-        self._closing = True
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:
-            await _end(writer)
-        while not self._sessions.empty():
-            await _end((await self._sessions.get())[1])
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closing:
-            writer.transport.abort()
-            return
-        self._writers.add(writer)  # Here, because a task that is cancelled at once never begins.
-        task = self._loop.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             size = await reader.readexactly(4)
             startup = size + await reader.readexactly(int.from_bytes(size) - 4)
@@ -81,14 +38,11 @@ class Pooler:
                 await self._open(startup)
             writer.write(self._greeting)
             await self._relay(reader, writer)
-        self._writers.discard(writer)
-        await _end(writer)
 
     async def _open(self, startup: bytes) -> None:
         """Start a session of the server with the words of the first client, and keep its greeting for all."""
-        host, port = str(self._upstream["host"]), self._upstream.get("port") or "5432"
-        connect = asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}") if host.startswith("/") else None
-        session = await (connect or asyncio.open_connection(host, int(port)))
+        session = await self._open_upstream()
+        self._writers.add(session[1])
         session[1].write(startup)
         greeting = b""
         while True:
@@ -131,12 +85,6 @@ class Pooler:
             head, body = await _message(reader)
             session[1].write(head + body)
             kind = head[:1]
-
-
-async def _end(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
