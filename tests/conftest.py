@@ -25,6 +25,7 @@ from tests.redis_server import RedisServer
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+pytest_plugins = ["tests.temporary"]
 ROOT = Path(__file__).parents[1]
 CLEAN = (Path(__file__).parent / "clean.sql").read_bytes()
 # Durability is PostgreSQL's own business and is not what these tests look at; without fsync they take half the time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ NOWHERE = "host=127.0.0.1 port=1 dbname=none"
 
 
 def _open_sockets() -> set[str]:
-    targets = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+    targets = (str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
     return {target for target in targets if target.startswith("socket:")}
 
 
