@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import pytest
 
+from pgjq.testing.applicable import Applicable
 from pgjq.testing.bench import Bench
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def case(
     return test
 
 
-class Cases:
+class Cases(Applicable):
     """The fixtures that every case has: its colour, and its bench."""
 
     @pytest.fixture(params=["blocking", "async"])

@@ -1,0 +1,60 @@
+"""How a case of the worker suite is written once and run in both modes, and in each handler style where it matters."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import pytest
+
+from pgjq.testing.applicable import Applicable
+from pgjq.testing.worker.harness import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from pgjq.storage.base import Storage
+    from pgjq.testing.worker.harness import Mode, Style
+
+P = ParamSpec("P")
+
+
+def case(
+    coroutine: Callable[Concatenate[Any, Harness, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, Harness, P], None]:
+    """Make a test of a coroutine: it runs in the mode of its harness."""
+
+    @functools.wraps(coroutine)
+    def test(self: Any, harness: Harness, *args: P.args, **kwargs: P.kwargs) -> None:
+        harness.run(coroutine(self, harness, *args, **kwargs))
+
+    return test
+
+
+class WorkerCases(Applicable):
+    """The fixtures of every case. A suite overrides `storage`, and `reopen` and `source` where processes share it."""
+
+    @pytest.fixture(params=["sync", "async"])
+    def mode(self, request: pytest.FixtureRequest) -> Mode:
+        """Whether the case runs with Queue and Client, or with AsyncQueue and AsyncClient."""
+        return request.param
+
+    @pytest.fixture(params=["function", "coroutine", "callback"])
+    def style(self, request: pytest.FixtureRequest) -> Style:
+        """How the handler is written, for cases in which that matters."""
+        return request.param
+
+    @pytest.fixture
+    def reopen(self, storage: Storage) -> Callable[[], Storage]:
+        """Return what opens the same data again; a storage inside one process is the same object."""
+        return lambda: storage
+
+    @pytest.fixture
+    def source(self) -> str | None:
+        """Return a Python expression that opens the same data in another process, after `import pgjq`."""
+        return None
+
+    @pytest.fixture
+    def harness(self, storage: Storage, mode: Mode, reopen: Callable[[], Storage], source: str | None) -> Harness:
+        """Return what the case works with."""
+        return Harness(storage, mode, reopen, source)

@@ -1,0 +1,34 @@
+"""Workers on PostgresStorage behave as the suite says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pgjq import PostgresStorage
+from pgjq.testing import WorkerConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class TestPostgres(WorkerConformance):
+    """Every case that applies."""
+
+    promises = PostgresStorage.promises
+
+    @pytest.fixture
+    def storage(self, postgres: PostgresStorage) -> PostgresStorage:
+        """Return an empty storage."""
+        return postgres
+
+    @pytest.fixture
+    def reopen(self, database: str) -> Callable[[], PostgresStorage]:
+        """Open the same database."""
+        return lambda: PostgresStorage(database)
+
+    @pytest.fixture
+    def source(self, database: str) -> str:
+        """Open the same database in another process."""
+        return f"pgjq.PostgresStorage({database!r})"
