@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from pgjq import RedisStorage
 from pgjq.testing import RedisClock, StorageConformance
-
-if TYPE_CHECKING:
-    from pgjq import RedisStorage
 
 
 class _Contract(StorageConformance):
-    """Every case of the contract."""
+    """Every case of the contract that applies."""
+
+    promises = RedisStorage.promises
 
     @pytest.fixture
     def clock(self, storage: RedisStorage) -> RedisClock:
