@@ -40,7 +40,7 @@ from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snooze
 from pgjq.policy import POLICIES, Policy
 from pgjq.storage.base import Claimed, Settlement
 from pgjq.testing import ManualClock, PostgresClock
-from tests.conftest import CLEAN
+from tests.databases import CLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

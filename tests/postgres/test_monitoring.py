@@ -21,11 +21,12 @@ from pgjq.outcome import Completed, Failed, Failing
 from pgjq.storage.base import Settlement
 from pgjq.storage.postgres.queries import read
 from pgjq.testing.clock import PostgresClock
-from tests.conftest import new_database
+from tests.databases import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_postgresql.executors import NoopExecutor
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.stem for path in (ROOT / "sql/monitoring").glob("*.sql"))
 POLICY = pgjq.LeasePolicy(lease=30, heartbeat=None, expire=900)
@@ -252,10 +253,9 @@ def test_tables_are_listed_with_the_partitions_that_queues_have(postgres: pgjq.P
 
 
 @pytest.fixture(scope="module")
-def full(request: pytest.FixtureRequest, server: str) -> Iterator[psycopg.Connection[Any]]:
+def full(request: pytest.FixtureRequest, server: str, template: NoopExecutor) -> Iterator[psycopg.Connection[Any]]:
     """As many jobs that live as have ended, in three queues, one with partitions of its own; few need looking at."""
-    with new_database(server) as conninfo:
-        pgjq.migrate(conninfo)
+    with new_database(server, template) as conninfo:
         with closing(pgjq.PostgresStorage(conninfo)) as storage:
             client = pgjq.Client(storage)
             client.enqueue("q", None, 1)
