@@ -19,7 +19,7 @@ from tests.redis_server import RedisServer
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-pytest_plugins = ["tests.databases", "tests.temporary"]
+pytest_plugins = ["tests.databases", "tests.leaks", "tests.programs", "tests.temporary"]
 
 
 @pytest.fixture(scope="session")
