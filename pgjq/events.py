@@ -1,7 +1,7 @@
 """Who hears what happens in this process.
 
 A bus belongs to one queue, or to one reaper. A callback that raises becomes an `error` event, and an `error` callback
-that raises becomes a log line: nothing that a callback does can stop a worker.
+that raises becomes a log line: nothing that a callback does can stop a worker, not even `sys.exit()`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -16,7 +17,7 @@ from pgjq.errors import ValidationError
 from pgjq.job import EventName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from pgjq.job import Event
 
@@ -33,6 +34,7 @@ class Bus:
         self.logger = logger or logging.getLogger("pgjq")
         self._callbacks: defaultdict[str, list[Callable[[Any], Any]]] = defaultdict(list)
         self._pending: set[asyncio.Task[Any]] = set()
+        self.listens = False  # Whether there are callbacks for jobs, not only for errors.
 
     def on(self, name: str, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with each event of a name; `error` gets the exception."""
@@ -41,6 +43,7 @@ class Bus:
         if not callable(callback):
             raise ValidationError(f"a callback must be callable, not {callback!r}")
         self._callbacks[name].append(callback)
+        self.listens = self.listens or name != "error"
 
     def wants(self, name: BusName) -> bool:
         """Tell whether anybody wants to hear: making an event costs more than asking."""
@@ -51,7 +54,7 @@ class Bus:
         for callback in self._callbacks.get(event.name, ()):
             self._call(callback, event)
 
-    def error(self, error: Exception, what: str) -> None:
+    def error(self, error: BaseException, what: str) -> None:
         """Report something that went wrong and that nobody can raise: to `error` callbacks, else to the log."""
         callbacks = self._callbacks.get("error", ())
         if not callbacks:
@@ -63,19 +66,35 @@ class Bus:
         try:
             answer = callback(said)
             if inspect.iscoroutine(answer):
-                task = asyncio.get_running_loop().create_task(answer)
+                task = asyncio.get_running_loop().create_task(self._finish(answer, said))
                 self._pending.add(task)
-                task.add_done_callback(self._done)
+                task.add_done_callback(self._pending.discard)
         except Exception as error:  # noqa: BLE001
             self._failed(error, said)
+        except BaseException as error:
+            if _runs_on_main_thread():
+                raise  # Perhaps Ctrl-C, which is for the caller of `enqueue` to decide about.
+            self._failed(error, said)
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._pending.discard(task)
-        if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._failed(error, None)
+    async def _finish(self, answer: Coroutine[Any, Any, Any], said: Any) -> None:
+        try:
+            await answer
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001  (SystemExit would end the event loop, and the worker with it)
+            self._failed(error, said)
 
-    def _failed(self, error: Exception, said: Any) -> None:
-        if isinstance(said, Exception):
+    def _failed(self, error: BaseException, said: Any) -> None:
+        if isinstance(said, BaseException):
             self.logger.error("an error callback failed: %s", error, exc_info=error)
         else:
             self.error(error, "a callback failed")
+
+
+def _runs_on_main_thread() -> bool:
+    """Tell whether this is code that the main thread called, outside every event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return threading.current_thread() is threading.main_thread()
+    return False

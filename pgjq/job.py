@@ -181,7 +181,7 @@ class Event:
     at: datetime
     attempts: int | None = None
     result: Any = None
-    error: JobError | Exception | None = None
+    error: JobError | BaseException | None = None
     count: int | None = None
     action: Action | None = None
     reason: Reason | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
-from pgjq.storage.postgres.pool import check_conninfo
+from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ def versions_path() -> str:
 
 
 def sqlalchemy_url(conninfo: str) -> Any:
-    """Turn a libpq connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
+    """Turn a connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
     from sqlalchemy.engine import URL
 
-    return URL.create(DRIVER, query={name: str(value) for name, value in check_conninfo(conninfo).items()})
+    return URL.create(DRIVER, query={name: str(value) for name, value in parameters(conninfo).items()})
 
 
 def _config(schema: str) -> Config:

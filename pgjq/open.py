@@ -28,13 +28,14 @@ def open_storage(url: str) -> Storage:
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValidationError(f"a storage's URL must be a str, not {type(url).__name__}")
+    scheme = url.partition(":")[0].lower()
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):  # A driver, as SQLAlchemy's URLs have it, may follow.
+        return PostgresStorage(url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise ValidationError(f"this is not a URL: {error}") from error
     match parts.scheme:
-        case "postgresql" | "postgres":
-            return PostgresStorage(url)
         case "redis" | "rediss":
             return RedisStorage(url)
         case "memory":

@@ -8,7 +8,7 @@ as a pure function.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pgjq.job import JobError
@@ -30,17 +30,19 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Failed, and will run again after `delay` seconds."""
+    """Failed, and will run again after `delay` seconds; `cause` is the exception, if it was raised in this process."""
 
     error: JobError
     delay: float = 0.0
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Failed for good."""
+    """Failed for good; `cause` is the exception, if it was raised in this process."""
 
     error: JobError
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,18 @@ def decide(error: BaseException, *, attempts: int, max_attempts: int, options: J
         case Snooze():
             return Snoozed(error.delay)
         case Discard():
-            return Failed(describe(error))
+            return fail(error)
         case _ if attempts >= max_attempts:
-            return Failed(describe(error))
+            return fail(error)
         case Retry() if error.delay is not None:
-            return Failing(describe(error), error.delay)
+            return Failing(describe(error), error.delay, error)
         case _:
-            return Failing(describe(error), retry_delay(options, attempts, chance))
+            return Failing(describe(error), retry_delay(options, attempts, chance), error)
+
+
+def fail(error: BaseException) -> Failed:
+    """Fail a job for good with an exception."""
+    return Failed(describe(error), error)
 
 
 def describe(error: BaseException) -> JobError:

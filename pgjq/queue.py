@@ -18,8 +18,9 @@ from pgjq.job import Event
 from pgjq.lease import visible_for
 from pgjq.options import Settings, check_queue, seconds, whole
 from pgjq.serde import JsonSerde
-from pgjq.worker.engine import now
+from pgjq.worker.event_order import EventOrder
 from pgjq.worker.handler import Consumer, style_of
+from pgjq.worker.publisher import now
 from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage, common_policy
 from pgjq.worker.shutdown import Asked, AsyncAsked
 from pgjq.worker.supervisor import Supervisor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
+    from pgjq.worker.event_order import Gate
 
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
@@ -72,6 +74,7 @@ class QueueBase:
         self.lease_policy = lease_policy or visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
         self.grace = seconds("grace", grace, at_least=0)
         self.bus = Bus(logger)
+        self._order = EventOrder(self.bus)
         self.handler: Callable[..., Any] | None = None
         make = AsyncClient if self._colour == "async" else Client
         self._client = make(storage, payload_serde=self.payload_serde, result_serde=self.result_serde)
@@ -97,23 +100,29 @@ class QueueBase:
         if self.handler is None:
             return None
         style = style_of(self.handler)
-        return Consumer(self.name, self.handler, style, self.payload_serde, self.result_serde, self.bus)
+        return Consumer(self.name, self.handler, style, self.payload_serde, self.result_serde, self.bus, self._order)
 
-    def _tell_queued(self, results: Iterable[EnqueueResult]) -> None:
+    def _tell_queued(self, results: Iterable[EnqueueResult], gate: Gate | None) -> None:
         if self.bus.wants("queued"):
             for result in results:
                 if result.status == "queued":
-                    self.bus.tell(Event("queued", self.name, result.id, now(), attempts=0))
+                    self._order.publish(Event("queued", self.name, result.id, now(), attempts=0), gate)
 
     def _tell_cancelled(self, job_id: str, result: CancelResult) -> None:
         if result.status == "cancelled" and self.bus.wants("cancelled"):
-            self.bus.tell(Event("cancelled", self.name, job_id, now()))
+            self._order.publish(Event("cancelled", self.name, job_id, now()))
 
     def _serving(self) -> Service:
         if self._service is not None:
             raise PgjqError(f"queue {self.name!r} has been started already")
         self._service = Service([self], self.worker_id, self.concurrency, self.lease_policy, self.grace)
         return self._service
+
+    def _check_runs(self) -> None:
+        if self.handler is None:
+            raise ValidationError(
+                f"queue {self.name!r} has no handler to run: register one with queue.execute(handler) first"
+            )
 
 
 class AsyncQueue(QueueBase):
@@ -123,33 +132,44 @@ class AsyncQueue(QueueBase):
 
     async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
-        result = await AsyncClient.enqueue(self._client, self.name, id, payload, connection=connection, **options)
-        self._tell_queued([result])
+        gate = self._order.begin_enqueue()
+        try:
+            result = await AsyncClient.enqueue(self._client, self.name, id, payload, connection=connection, **options)
+            self._tell_queued([result], gate)
+        finally:
+            self._order.end_enqueue(gate)
         return result
 
     async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
         """Add a job under an id that is made for it, and return that id."""
-        result = await AsyncClient.enqueue(self._client, self.name, None, payload, connection=connection, **options)
-        self._tell_queued([result])
-        return result.id
+        return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
     async def enqueue_many(
         self, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
     ) -> list[EnqueueResult]:
         """Add jobs in their order, all of them or, on an error, none."""
-        results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
-        self._tell_queued(results)
+        gate = self._order.begin_enqueue()
+        try:
+            results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
+            self._tell_queued(results, gate)
+        finally:
+            self._order.end_enqueue(gate)
         return results
 
     async def enqueue_and_wait(
         self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
     ) -> Any:
         """Add a job, or join the one that has this id, and return its result; see `AsyncClient.enqueue_and_wait`."""
+        gate = self._order.begin_enqueue()
 
         def told(result: EnqueueResult) -> None:
-            self._tell_queued([result])
+            self._tell_queued([result], gate)
+            self._order.end_enqueue(gate)
 
-        return await self._client.ask(self.name, id, payload, options, timeout=timeout, told=told)
+        try:
+            return await self._client.ask(self.name, id, payload, options, timeout=timeout, told=told)
+        finally:
+            self._order.end_enqueue(gate)
 
     async def cancel(self, id: str, *, active: bool = False) -> CancelResult:
         """Withdraw a job; see `AsyncClient.cancel`."""
@@ -167,7 +187,12 @@ class AsyncQueue(QueueBase):
 
     async def start(self) -> None:
         """Begin to consume, on this event loop; without a handler, do nothing."""
-        await self._serving().start()
+        service = self._serving()
+        try:
+            await service.start()
+        except BaseException:
+            self._service = None
+            raise
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
@@ -177,7 +202,8 @@ class AsyncQueue(QueueBase):
             await service.stop(grace)
 
     async def run(self) -> None:
-        """Consume until SIGTERM or SIGINT."""
+        """Consume until SIGTERM or SIGINT; without a handler, raise ValidationError."""
+        self._check_runs()
         asked = AsyncAsked()
         await self.start()
         try:
@@ -211,7 +237,11 @@ class Queue(QueueBase, Runnable):
     def start(self) -> None:
         """Begin to consume, on threads of this queue's own; without a handler, do nothing."""
         service = self._serving()
-        self._running = OwnLoop(service)
+        try:
+            self._running = OwnLoop(service)
+        except BaseException:
+            self._service = None
+            raise
 
     def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
@@ -220,9 +250,19 @@ class Queue(QueueBase, Runnable):
         if running is not None:
             running.stop(grace)
 
+    def run(self) -> None:
+        """Consume until SIGTERM or SIGINT; without a handler, raise ValidationError."""
+        self._check_runs()
+        super().run()
+
 
 class Worker(Runnable):
-    """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over."""
+    """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over.
+
+    Claims take turns: each begins with the next queue, and goes on with the others if that one has too few jobs. So no
+    queue starves behind the backlog of another. With `strict=True` each claim begins with the first queue, and a queue
+    is served only while those before it have nothing to run.
+    """
 
     def __init__(
         self,
@@ -231,6 +271,7 @@ class Worker(Runnable):
         processes: int = 1,
         grace: float | timedelta = 30.0,
         lease_policy: LeasePolicy | None = None,
+        strict: bool = False,
     ) -> None:
         check_one_storage(queues)
         self.queues = queues
@@ -239,6 +280,7 @@ class Worker(Runnable):
         self.processes = whole("processes", processes, 1, 1_000)
         self.grace = seconds("grace", grace, at_least=0)
         self.lease_policy = lease_policy or common_policy(queues)
+        self.strict = strict
         self._running: OwnLoop | Supervisor | None = None
         if self.processes > 1 and not self.storage.promises.processes:
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
@@ -250,8 +292,7 @@ class Worker(Runnable):
         if self.processes > 1:
             self._running = Supervisor(self.processes, self._be_one_process, self.queues[0].bus.logger)
         else:
-            worker_id = self.queues[0].worker_id
-            self._running = OwnLoop(Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace))
+            self._running = OwnLoop(self._service(self.queues[0].worker_id))
 
     def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
@@ -260,11 +301,12 @@ class Worker(Runnable):
         if running is not None:
             running.stop(grace)
 
-    def _be_one_process(self, grace: Callable[[], float | None]) -> None:
+    def _service(self, worker_id: str) -> Service:
+        return Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace, strict=self.strict)
+
+    def _be_one_process(self, asked: Asked, grace: Callable[[], float | None]) -> None:
         """Be one of several processes, under a name of its own."""
-        service = Service(self.queues, process_name(), self.concurrency, self.lease_policy, self.grace)
-        asked = Asked()
-        running = OwnLoop(service)
+        running = OwnLoop(self._service(process_name()))
         try:
             asked.wait()
         finally:

@@ -7,7 +7,8 @@ Rules
   (Hearing of every claim instead would make every claim notify, for the sake of those that stall.)
 * Every `reap_interval` it sweeps whatever the deadlines say, as a floor; 0 does without that.
 * Any number of reapers may act at once, beside those in the workers: each job is taken by one. With `LeaderElection`
-  only the leader acts, and only while it can prove that it leads (`pgjq.worker.leader`).
+  only the leader acts, and only while it can prove that it leads (`pgjq.worker.leader`). The others, and a leader in
+  doubt, look at every `LOOK` whether they lead.
 * What is wrong with the storage is told as `error`; it tries again after a pause.
 """
 
@@ -44,7 +45,6 @@ ReaperEvent = Literal["stalled", "error", "leadership_acquired", "leadership_los
 NAMES = ("stalled", "error", "leadership_acquired", "leadership_lost")
 ROLE = "reaper"
 LOOK = 0.2
-ASLEEP = 3600.0
 GOODBYE_SECONDS = 2.0
 
 
@@ -150,8 +150,10 @@ class _Running:
     def _step(self) -> float:
         """Sweep if something is due, and return the seconds until the next look."""
         if not self.is_active:
+            # A leader in doubt may be elected again within the same call, and then nothing changes that would wake this
+            # thread. Looking costs no statement.
             self._swept = 0.0
-            return ASLEEP
+            return LOOK
         due = drive(self._ops.next_deadline())
         if self._is_time_to_sweep(due) and self._sweep():
             return 0.0  # Perhaps there is more; and before it goes on, this looks again whether it still leads.

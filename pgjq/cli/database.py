@@ -33,7 +33,8 @@ def database(url: str | None) -> Generator[str]:
 
 def is_postgres(url: str) -> bool:
     """Tell a URL of PostgreSQL, or libpq's keywords and values, from all others."""
-    return url.startswith(("postgresql:", "postgres:", "embedded:")) or ("=" in url and "://" not in url)
+    scheme = url.partition(":")[0].partition("+")[0]
+    return scheme in ("postgresql", "postgres", "embedded") or ("=" in url and "://" not in url)
 
 
 def shown(url: str) -> str:

@@ -1,7 +1,8 @@
 """What a worker and a reaper say while they run: log lines on stderr, as text or as JSON objects.
 
 Whoever's module sets logging up keeps it, unless an option of ours says how to log. An error of pgjq's own, such as a
-storage that is away, is one line, and its traceback is for `--debug`; a handler's errors are logged as jobs end.
+storage that is away, is one line, and its traceback is for `--debug`. The library logs what becomes of jobs
+(`pgjq.worker.job_log`); this module adds the format.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from pgjq.errors import PgjqError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pgjq.job import Event
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _USUAL: Final = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "pgjq_error"))
@@ -78,24 +77,6 @@ def begin_quietly(*, debug: bool) -> None:
     """Have commands that set no logging up say a warning in one line, unless a user's own logging takes it."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines(debug=debug))
-
-
-def log_event(event: Event) -> None:
-    """Log what happened to a job."""
-    error = getattr(event.error, "original_error", None) or event.error
-    kind = getattr(error, "type", type(error).__name__)
-    facts = {
-        "queue": event.queue,
-        "id": event.id,
-        "attempts": event.attempts,
-        "action": event.action,
-        "reason": event.reason,
-        "error": None if error is None else f"{kind}: {getattr(error, 'message', error)}",
-    }
-    level = {"failed": logging.ERROR, "failing": logging.WARNING, "stalled": logging.WARNING}.get(
-        event.name, logging.DEBUG
-    )
-    logger.log(level, "job %s", event.name, extra={name: fact for name, fact in facts.items() if fact is not None})
 
 
 def _begin(level: str | None, *, as_json: bool, debug: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgjq.cli.kinds import DURATION
-from pgjq.cli.log import log_event, logger, with_log
+from pgjq.cli.log import logger, with_log
 from pgjq.cli.run import check_storage, run
 from pgjq.cli.storage import kind_of, with_storage
 from pgjq.lease import LeasePolicy
@@ -60,7 +60,6 @@ def reaper(
         leader_election=_election(elected, election),
     )
     check_storage(storage)
-    made.on("stalled", log_event)
     made.on("leadership_acquired", lambda: logger.info("this reaper leads"))
     made.on("leadership_lost", lambda: logger.info("this reaper leads no more"))
     how = "as a candidate for leader" if elected else "without an election"

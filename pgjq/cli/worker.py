@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pgjq.cli.kinds import DURATION
-from pgjq.cli.log import log_event, logger, with_log
+from pgjq.cli.log import logger, with_log
 from pgjq.cli.root import Misuse, Refusal
 from pgjq.cli.run import check_storage, run
 from pgjq.cli.storage import kind_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     "--processes", type=int, default=1, show_default=True, help="How many processes; those that die are replaced."
 )
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end; by default what the queues say.")
+@click.option("--strict", is_flag=True, help="Serve a queue only while those named before it have nothing to run.")
 @with_log
 def worker(
     begin_log: Callable[[], None],
@@ -40,12 +40,13 @@ def worker(
     concurrency: int | None,
     processes: int,
     grace: float | None,
+    strict: bool,
 ) -> None:
     """Run the handlers of queues, until SIGTERM or Ctrl-C.
 
     MODULE:QUEUE names a Queue or AsyncQueue, or a list of them, in a module of yours; MODULE alone is every queue with
     a handler in it. The current directory is importable. A queue brings its storage along, so there is no --url here:
-    let the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy.
+    let the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy, and take turns.
 
     When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
     back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
@@ -60,11 +61,10 @@ def worker(
     queues = find_queues(targets)
     begin_log()
     with closing(queues[0].storage) as storage:
-        crew = _crew(queues, concurrency, processes, grace)
+        crew = _crew(queues, concurrency, processes, grace, strict=strict)
         _check(queues[0])
         if not storage.promises.processes:
             logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
-        _listen(queues)
         run(crew, _started(crew), f"stopping: running jobs have {duration(crew.grace)}, a second signal exits now")
 
 
@@ -75,13 +75,21 @@ def _check(queue: Queue | AsyncQueue) -> None:
         raise Refusal(f"{error} (look at the storage that queue {queue.name} is made with)") from error
 
 
-def _crew(queues: Sequence[Queue | AsyncQueue], concurrency: int | None, processes: int, grace: float | None) -> Worker:
+def _crew(
+    queues: Sequence[Queue | AsyncQueue],
+    concurrency: int | None,
+    processes: int,
+    grace: float | None,
+    *,
+    strict: bool,
+) -> Worker:
     return Worker(
         *queues,
         concurrency=sum(queue.concurrency for queue in queues) if concurrency is None else concurrency,
         processes=processes,
         grace=max(queue.grace for queue in queues) if grace is None else grace,
         lease_policy=_policy(queues),
+        strict=strict,
     )
 
 
@@ -96,16 +104,6 @@ def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
                 f"{first.name} and {queue.name} have a storage each; make one for both, or run a worker for each"
             )
     return first.lease_policy
-
-
-def _listen(queues: Sequence[Any]) -> None:
-    """Log how jobs end: those that do well only for who wants to know, because there are many."""
-    names = ["failing", "failed", "cancelled", "stalled"]
-    if logger.isEnabledFor(logging.DEBUG):
-        names += ["processing", "completed"]
-    for queue in queues:
-        for name in names:
-            queue.on(name, log_event)
 
 
 def _started(crew: Worker) -> str:

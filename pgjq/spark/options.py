@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgjq.errors import ValidationError
 from pgjq.options import check_queue
 from pgjq.spark.columns import View, check_view
-from pgjq.storage.postgres.pool import check_conninfo
+from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.queries import check_schema_name
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def read_options(given: Mapping[str, Any], names: Sequence[str] = NAMES) -> Opti
 
 
 def _conninfo(url: str | None) -> str:
-    """Return the connection string. Nothing of it is repeated in an error: it may be mostly a password."""
+    """Return the connection string for libpq, which Spark's tasks connect with."""
     url = url or os.environ.get("PGJQ_URL")
     if not url:
         raise ValidationError('option url is missing: .option("url", "postgresql://host/database"), or set PGJQ_URL')
@@ -80,10 +80,9 @@ def _conninfo(url: str | None) -> str:
             f"Spark reads and writes PostgreSQL, not {kind}: storages; of an embedded server, pass storage.conninfo"
         )
     try:
-        check_conninfo(url)
-    except ValidationError:
-        raise ValidationError("option url is not a PostgreSQL connection string or URL") from None
-    return url
+        return libpq_conninfo(url)
+    except ValidationError as error:
+        raise ValidationError(f"option url is not for PostgreSQL: {error}") from None
 
 
 def _names(columns: str) -> tuple[str, ...]:

@@ -261,11 +261,19 @@ class Operations(Protocol):
         """Withdraw a job that is not running; with `active`, ask a running one to end."""
         ...
 
+    async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Withdraw jobs that are not running; return how many were."""
+        ...
+
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """Put a failed or cancelled job back with all its attempts; None if there is no such job.
 
         PolicyError if the queue's policy has no place for it now.
         """
+        ...
+
+    async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Put failed or cancelled jobs back, as far as the policy has a place for them; return how many were."""
         ...
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
@@ -358,14 +366,6 @@ class Definitions(Protocol):
 
     async def blocked_keys(self, name: str) -> list[str]:
         """List the keys that failed jobs block; PolicyError if the queue is not in strict order."""
-        ...
-
-    async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Withdraw jobs that are not running; return how many."""
-        ...
-
-    async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Put failed or cancelled jobs back, as far as the policy has a place for them; return how many."""
         ...
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.errors import StorageError, UnsupportedError
 from pgjq.job import WorkerInfo
 from pgjq.storage.base import Operations, Promises
+from pgjq.storage.clock import StorageClock
 from pgjq.storage.model import answers
 from pgjq.storage.model.audience import Audience
 from pgjq.storage.model.jobs import Jobs
@@ -21,6 +22,7 @@ from pgjq.storage.model.operations import ModelOperations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from pgjq.blocking import Colour
     from pgjq.storage.base import Subscription
@@ -31,7 +33,12 @@ WORKER_LAPSES = timedelta(seconds=60)
 
 
 class MemoryStorage:
-    """Jobs in this process's memory. `clock` returns an aware datetime, for tests that move time."""
+    """Jobs in this process's memory.
+
+    `clock` returns an aware datetime, for tests that move time. Moving a `pgjq.testing.ManualClock`, or another clock
+    with such a method `subscribe`, wakes sleeping workers; any other function is read again every 0.1 s while a worker
+    sleeps and a delayed job waits.
+    """
 
     promises = Promises(
         durable=False,
@@ -46,11 +53,11 @@ class MemoryStorage:
     )
 
     def __init__(self, *, clock: Callable[[], datetime] | None = None) -> None:
-        self.clock = clock or _now
         self.lock = threading.Lock()
         self.closed = False
         self.jobs = Jobs()
         self.audience = Audience()
+        self.clock = StorageClock(clock, self, lambda storage: storage.audience.wake())
         self.seen: dict[str, WorkerInfo] = {}
         self._operations: dict[Colour, Operations] = {
             "blocking": MemoryOperations(self, "blocking"),
@@ -78,7 +85,7 @@ class MemoryStorage:
                 message = "this storage has been closed"
                 raise StorageError(message)
             jobs = self.jobs
-            jobs.begin(self.clock(), noting=self.audience.listens)
+            jobs.begin(self.clock.now(), noting=self.audience.listens)
             answer = verb(jobs)
             self.audience.tell(jobs)
             return answer
@@ -100,6 +107,10 @@ class MemoryOperations(ModelOperations):
     def _audience(self) -> Audience:
         return self._storage.audience
 
+    @property
+    def _clock(self) -> StorageClock:
+        return self._storage.clock
+
     def _look_again(self, poll: float) -> float:
         """Never: nothing is lost between two threads."""
         del poll
@@ -108,7 +119,7 @@ class MemoryOperations(ModelOperations):
     def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
         known = self._storage.seen.get(worker)
         started = known.started_at if known else now
-        served = tuple(queues) or (known.queues if known else ())
+        served = tuple(sorted(queues)) or (known.queues if known else ())
         self._storage.seen[worker] = WorkerInfo(worker, served, started, now, 0)
 
     async def workers(self) -> list[WorkerInfo]:
@@ -140,7 +151,3 @@ class MemoryOperations(ModelOperations):
 
     async def close(self) -> None:
         """Hold nothing, close nothing."""
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -1,5 +1,10 @@
 """For tests: the contracts of storages and workers as suites, and clocks that can be moved. Needs pytest."""
 
+import pytest
+
+pytest.register_assert_rewrite("pgjq.testing.worker")  # Before its import: a case that fails shows its values.
+
+# ruff: noqa: E402
 from pgjq.testing.clock import Clock, ManualClock, PostgresClock, RedisClock
 from pgjq.testing.conformance import StorageConformance
 from pgjq.testing.worker.conformance import WorkerConformance

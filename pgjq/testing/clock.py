@@ -7,13 +7,18 @@ take for the time.
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 from psycopg import sql
 
+from pgjq.storage.postgres.conninfo import libpq_conninfo
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pgjq.storage.redis.storage import RedisStorage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,31 +33,50 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """A clock for `MemoryStorage(clock=…)`."""
+    """A clock for `MemoryStorage(clock=…)` and `FileStorage(clock=…)`; moving it wakes their sleeping workers."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = start
+        self._lock = threading.Lock()
+        self._subscribers: list[Callable[[], None]] = []
 
     def __call__(self) -> datetime:
         """Tell the time."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self._now += timedelta(seconds=seconds)
+        """Let time pass, and have those look again who sleep until a time."""
+        with self._lock:
+            self._now += timedelta(seconds=seconds)
+            subscribers = tuple(self._subscribers)
+        for moved in subscribers:
+            moved()
+
+    def subscribe(self, moved: Callable[[], None]) -> Callable[[], None]:
+        """Call `moved` after every move; return a function that ends the subscription."""
+        with self._lock:
+            self._subscribers.append(moved)
+        return lambda: self._unsubscribe(moved)
+
+    def _unsubscribe(self, moved: Callable[[], None]) -> None:
+        with self._lock:
+            self._subscribers.remove(moved)
 
 
 class PostgresClock:
-    """The clock of one schema in one database: it stands still for everybody, until `restore` lets it run again."""
+    """The clock of one schema in one database: it stands still for everybody, until `restore` lets it run again.
+
+    Moving it wakes the sleeping workers of all processes.
+    """
 
     def __init__(self, conninfo: str, schema: str = "pgjq", start: datetime = START) -> None:
-        self._conninfo = conninfo
-        self._function = sql.Identifier(schema, "now")
+        self._conninfo = libpq_conninfo(conninfo)
+        self._schema = schema
         self._now = start
         self._replace(sql.Literal(start))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass, and have those look again who sleep until a time."""
         self._now += timedelta(seconds=seconds)
         self._replace(sql.Literal(self._now))
 
@@ -61,24 +85,32 @@ class PostgresClock:
         self._replace(sql.SQL("statement_timestamp()"))
 
     def _replace(self, value: sql.Composable) -> None:
-        statement = sql.SQL(
-            "create or replace function {}() returns timestamptz language sql stable parallel safe return {}"
-        )
+        replace = "create or replace function {}() returns timestamptz language sql stable parallel safe return {}"
+        wake = sql.SQL("select {}(q.name) from {} as q")
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            connection.execute(statement.format(self._function, value))
+            connection.execute(sql.SQL(replace).format(self._name("now"), value))
+            connection.execute(wake.format(self._name("wake"), self._name("queue")))
+
+    def _name(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._schema, name)
 
 
 class RedisClock:
-    """The clock of one `RedisStorage` object: it stands still for that one, until `restore` lets it run again."""
+    """The clock of one `RedisStorage` object: it stands still for that one, until `restore` lets it run again.
+
+    Moving it wakes the workers that sleep on that object.
+    """
 
     def __init__(self, storage: RedisStorage, start: datetime = START) -> None:
         self._storage = storage
-        storage.shared.frozen = round(start.timestamp() * 1_000_000)
+        self._now = round(start.timestamp() * 1_000_000)
+        storage.move_clock(self._now)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self._storage.shared.frozen = (self._storage.shared.frozen or 0) + round(seconds * 1_000_000)
+        """Let time pass, and have those look again who sleep until a time."""
+        self._now += round(seconds * 1_000_000)
+        self._storage.move_clock(self._now)
 
     def restore(self) -> None:
         """Go by the server's clock again."""
-        self._storage.shared.frozen = None
+        self._storage.move_clock(None)

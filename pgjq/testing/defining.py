@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 from pgjq.testing.policies import definitions
+from pgjq.testing.waiting import PATIENCE, expect
 
 if TYPE_CHECKING:
     from pgjq.job import JobStatus, QueueInfo
@@ -87,6 +89,17 @@ class Defining(Cases):
         await self.create(bench, policy="exclusive")
         await bench.enqueue("a")
         assert (await bench.enqueue("b")).status == "duplicate"
+
+    @case
+    async def test_a_used_queue_that_is_empty_again_gets_a_policy_and_stays_paused(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        await definitions(bench).pause(QUEUE, paused=True)
+        used = await self.info(bench)
+        await bench.ops.delete(QUEUE, ["a"])
+        bench.clock.advance(10)
+        await self.create(bench, policy="singleton")
+        created = await self.info(bench)
+        assert (created.policy, created.paused, created.created_at) == ("singleton", True, used.created_at)
 
     @case
     async def test_eight_that_create_one_queue_agree(self, bench: Bench) -> None:
@@ -324,6 +337,18 @@ class Defining(Cases):
         await bench.settle(keyless, Failed(BOOM))
         assert await definitions(bench).redrive("letters", limit=10, to="strict") == 1
 
+    @case
+    @pytest.mark.parametrize("partition", [False, True])
+    async def test_waiters_learn_that_their_queue_was_deleted(self, bench: Bench, partition: bool) -> None:
+        await self.create(bench, partition=partition)
+        await bench.enqueue("running")
+        running, waiting = await expect(bench, "running"), await expect(bench, "waiting")
+        await bench.claim(limit=1)
+        await definitions(bench).delete_queue(QUEUE)
+        for waiter, _ in (running, waiting):
+            assert await waiter.answer(PATIENCE) is None
+            await waiter.close()
+
     # slots of time
 
     @case
@@ -351,6 +376,33 @@ class Defining(Cases):
         bench.clock.advance(1)
         assert [job.lease.id for job in await bench.claim()] == ["b"]
         assert (await bench.enqueue("d", singleton_seconds=60)).existing_state == "processing"
+
+    @case
+    @pytest.mark.parametrize("hours", [-1, 1])
+    async def test_a_slot_of_time_leaves_a_jobs_own_time_as_it_is(self, bench: Bench, hours: int) -> None:
+        await bench.enqueue("probe")
+        run_at = (await bench.status("probe")).created_at + timedelta(hours=hours, seconds=0.5)
+        assert (await bench.enqueue("a", singleton_seconds=60, run_at=run_at)).status == "queued"
+        assert (await bench.status("a")).run_at == run_at
+        assert (await bench.enqueue("b", singleton_seconds=60)).status == "duplicate"
+        assert [job.lease.id for job in await bench.claim()] == ["probe", "a"][: 1 if hours > 0 else 2]
+
+    @case
+    async def test_the_next_slot_runs_no_job_before_its_own_time(self, bench: Bench) -> None:
+        for key in ("past", "future", "delay", "soon"):
+            await bench.enqueue(key, singleton_key=key, debounce=60)
+        now = (await bench.status("past")).created_at
+        own: dict[str, dict[str, Any]] = {
+            "past": {"run_at": now - timedelta(hours=1)},
+            "future": {"run_at": now + timedelta(hours=1)},
+            "delay": {"delay": 3600},
+            "soon": {"delay": 1},
+        }
+        for key, options in own.items():
+            await bench.enqueue(f"next {key}", singleton_key=key, debounce=60, **options)
+        waits = {key: (await bench.status(f"next {key}")).run_at for key in own}
+        slot, hour = now + timedelta(seconds=60), now + timedelta(hours=1)
+        assert waits == {"past": slot, "future": hour, "delay": hour, "soon": slot}
 
     @case
     @pytest.mark.parametrize("end", ["cancel", "delete"])
@@ -404,18 +456,6 @@ class Defining(Cases):
             events += await subscription.next(30)
         assert [(e.queue, e.count) for e in events if e.name == "warning"] == [(QUEUE, 3), (QUEUE, 3)]
         await subscription.close()
-
-    @case
-    async def test_many_jobs_are_cancelled_and_retried_in_one_call(self, bench: Bench) -> None:
-        await bench.complete("done")
-        await bench.enqueue("running")
-        await bench.claim_one()
-        await bench.enqueue_all("a", "b")
-        ids = ["done", "running", "a", "b", "nobody"]
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 2
-        assert await definitions(bench).cancel_many(QUEUE, ids) == 0
-        assert await definitions(bench).retry_many(QUEUE, ids) == 2
-        assert sorted([job.lease.id for job in await bench.claim()]) == ["a", "b"]
 
     @case
     async def test_a_definition_may_be_empty(self, bench: Bench) -> None:

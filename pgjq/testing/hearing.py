@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgjq.errors import StorageError, UnsupportedError
-from pgjq.outcome import Completed, Failing, Released
+from pgjq.outcome import Completed, Failing, Released, Snoozed
 from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
@@ -126,6 +126,37 @@ class Hearing(Cases):
             return await bench.settle(job, Failing(BOOM)) == "failing"
 
         assert await bench.together(3, sleep_or_settle) == [True] * 3
+
+    @case
+    async def test_sleepers_are_woken_by_a_moved_clock(self, bench: Bench) -> None:
+        await bench.enqueue("a", delay=3600)
+        await bench.enqueue("b", delay=7200, queue="quiet")
+
+        async def sleep_or_move(n: int) -> bool:
+            if n < 3:
+                return await bench.ops.wait_for_work(["quiet", QUEUE], 60, 60)
+            bench.clock.advance(3600)
+            return True
+
+        assert await bench.together(4, sleep_or_move) == [True] * 4
+
+    @case
+    @pytest.mark.parametrize("outcome", [Failing(BOOM, 3600.0), Snoozed(3600.0)])
+    async def test_sleepers_are_woken_when_a_job_that_was_put_off_becomes_due(
+        self, bench: Bench, outcome: Failing | Snoozed
+    ) -> None:
+        await bench.enqueue("a")
+        job = await bench.claim_one()
+
+        async def sleep_or_settle(n: int) -> bool:
+            if n < 3:
+                return await bench.ops.wait_for_work([QUEUE], 60, 60)
+            await bench.settle(job, outcome)
+            bench.clock.advance(3600)
+            return True
+
+        assert await bench.together(4, sleep_or_settle) == [True] * 4
+        assert (await bench.claim_one()).lease.id == "a"
 
     @case
     async def test_one_candidate_leads(self, bench: Bench) -> None:

@@ -87,6 +87,21 @@ class Managing(Cases):
         assert await bench.settle(old, Completed(b"late")) is None
 
     @case
+    async def test_retry_answers_with_what_it_did_however_fast_the_job_completes(self, bench: Bench) -> None:
+        for round_ in range(20):
+            await bench.fail(job_id := f"a{round_}")
+
+            async def race(n: int, job_id: str = job_id) -> str | None:
+                if n == 0:
+                    status = await bench.ops.retry(QUEUE, job_id)
+                    return status and status.state
+                while not (taken := await bench.claim()):
+                    await bench.ops.wait_for_work([QUEUE], 1)
+                return await bench.settle(taken[0], Completed(b"1"))
+
+            assert await bench.together(2, race) == ["queued", "completed"]
+
+    @case
     async def test_retry_brings_a_cancelled_job_back(self, bench: Bench) -> None:
         await bench.enqueue("a")
         await bench.ops.cancel(QUEUE, "a")
@@ -103,6 +118,21 @@ class Managing(Cases):
         assert status.state == "completed"
         assert await bench.ops.retry(QUEUE, "nobody") is None
         assert await bench.claim() == []
+
+    @case
+    async def test_many_jobs_are_cancelled_and_retried_in_one_call_that_counts_those_it_changed(
+        self, bench: Bench
+    ) -> None:
+        await bench.complete("done")
+        await bench.enqueue("running")
+        await bench.claim_one()
+        await bench.enqueue_all("a", "b")
+        ids = ["done", "running", "a", "b", "nobody", "b"]
+        assert await bench.ops.retry_many(QUEUE, ids) == 0
+        assert [await bench.ops.cancel_many(QUEUE, ids) for _ in range(2)] == [2, 0]
+        assert [await bench.ops.retry_many(QUEUE, ids) for _ in range(2)] == [2, 0]
+        assert sorted([job.lease.id for job in await bench.claim()]) == ["a", "b"]
+        assert (await bench.ops.cancel_many(QUEUE, []), await bench.ops.retry_many(QUEUE, [])) == (0, 0)
 
     @case
     async def test_a_deleted_job_is_forgotten(self, bench: Bench) -> None:

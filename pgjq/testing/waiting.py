@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Expectation
 
 
+# Longer than any test may take, so that only a notification can explain an answer.
+PATIENCE = 3600.0
+
+
 def submission(job_id: str, **options: Any) -> Submission:
     return Submission(job_id, b"1", settings(NewJob(job_id, None, **options)))
 
@@ -28,7 +32,7 @@ async def expect(bench: Bench, job_id: str, **options: Any) -> tuple[Expectation
     return expectation, await expectation.enqueue(submission(job_id, **options))
 
 
-async def answer(expectation: Expectation, timeout: float = 60) -> Answer:
+async def answer(expectation: Expectation, timeout: float = PATIENCE) -> Answer:
     """Wait for the answer, which there must be, and wait no more."""
     found = await expectation.answer(timeout)
     await expectation.close()
@@ -140,8 +144,48 @@ class Waiting(Cases):
     async def test_a_deleted_job_is_gone(self, bench: Bench) -> None:
         waiter, _ = await expect(bench, "a")
         await bench.ops.delete(QUEUE, ["a"])
-        assert await waiter.answer(60) is None
+        assert await waiter.answer(PATIENCE) is None
         await waiter.close()
+
+    @case
+    async def test_a_job_that_waited_past_its_retention_is_gone(self, bench: Bench) -> None:
+        waiter, _ = await expect(bench, "a", retention_seconds=10)
+        bench.clock.advance(11)
+        assert await bench.ops.prune() == 1
+        assert await waiter.answer(PATIENCE) is None
+        await waiter.close()
+
+    @case
+    async def test_a_record_that_is_pruned_unread_ends_the_wait(self, bench: Bench) -> None:
+        """The notification comes with the end; the answer is read from it, or the record is found to be gone."""
+        waiter, _ = await expect(bench, "a", result_ttl=10, delete_after_seconds=10)
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        bench.clock.advance(11)
+        assert await bench.ops.prune() == 1
+        told = await waiter.answer(PATIENCE)
+        assert told is None or told.result == b"1"
+        await waiter.close()
+
+    @case
+    @pytest.mark.parametrize("cancelled", [False, True])
+    async def test_a_job_that_is_retried_before_its_waiter_looks_is_answered(
+        self, bench: Bench, cancelled: bool
+    ) -> None:
+        """The waiter learns of the first end or of the second, whichever it sees, and never waits for neither."""
+        waiter, _ = await expect(bench, "a")
+        if cancelled:
+            await bench.ops.cancel(QUEUE, "a")
+        else:
+            await bench.settle(await bench.claim_one(), Failed(BOOM))
+        await bench.ops.retry(QUEUE, "a")
+        looked = await waiter.answer(0.01)
+        assert looked is not None
+        if looked.state == "queued":
+            await bench.settle(await bench.claim_one(), Completed(b"1"))
+            assert (await answer(waiter)).result == b"1"
+        else:
+            assert looked.state == ("cancelled" if cancelled else "failed")
+            await waiter.close()
 
     @case
     async def test_a_waiter_joins_a_job_that_waits_or_runs(self, bench: Bench) -> None:
@@ -199,7 +243,7 @@ class Waiting(Cases):
                 bench.storage.close()
                 return
             with pytest.raises(StorageError, match="closed"):
-                await waiters[n].answer(60)
+                await waiters[n].answer(PATIENCE)
             await waiters[n].close()
 
         await bench.together(3, wait_or_close)

@@ -2,39 +2,43 @@
 
 A claim asks for what can start soon: the free slots, and as much ahead as the handlers of late would finish in a
 tenth of a second, so that they never wait for the storage. Whatever is claimed is in `Hands` until it is settled, and
-room is only what `Hands` leaves: a storage that takes no outcomes gets no claims, either.
+room is only what `Hands` leaves: a storage that takes no outcomes gets no claims, either. What has not started a second
+after its claim is given back, without counting the attempt.
+
+Each claim begins with the next queue, so that none starves behind the backlog of another; `strict` begins always with
+the first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import builtins
+import logging
 import time
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING
 
+from pgjq.blocking import drive
 from pgjq.errors import TimeoutError
-from pgjq.job import Event
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, decide
-from pgjq.storage.base import Settled
+from pgjq.outcome import Cancelled, Outcome, Released, decide
+from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.executor import Executor
-from pgjq.worker.failure import failure, read
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
+from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop
 from pgjq.worker.maintenance import Maintenance
-from pgjq.worker.reaper import WorkerReaper, became, stalled
+from pgjq.worker.publisher import Publisher
+from pgjq.worker.reaper import WorkerReaper
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
-from pgjq.worker.signal import CANCELLED, EXPIRED, SHUTDOWN
+from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable, Sequence
 
     from pgjq.lease import LeasePolicy
-    from pgjq.storage.base import Claimed, Reaped, Storage
+    from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
 
@@ -58,9 +62,12 @@ class Engine:
         concurrency: int,
         policy: LeasePolicy,
         block_timeout: float,
+        strict: bool,
         logger: logging.Logger,
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
+        self._turns = deque(self._consumers)
+        self._strict = strict
         self._worker = worker
         self._policy = policy
         self._block_timeout = block_timeout
@@ -71,6 +78,7 @@ class Engine:
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._nap: asyncio.Task[bool] | None = None
+        self._publisher = Publisher(self._loop, self._consumers)
         self._executor = Executor(
             storage,
             concurrency,
@@ -88,10 +96,16 @@ class Engine:
             storage.reserved(),
             usual=policy.heartbeat,
             abort=self._abort,
+            give_back=self._give_back,
             report=self._reporter("renewing leases"),
         )
         self._reaper = WorkerReaper(
-            storage.reserved(), policy, logger, reaped=self._reaped, report=self._reporter("reaping")
+            storage.reserved(),
+            policy,
+            logger,
+            reaping=self._publisher.reaping,
+            reaped=self._publisher.reaped,
+            report=self._reporter("reaping"),
         )
         self._watch = Watch(
             self._hands, usual=policy.lease, abort=self._abort, report=self._reporter("watching leases")
@@ -119,11 +133,12 @@ class Engine:
             self._executor.abort(run)
         await self._wait_until_settled()
         await self._settler.stop()
-        self._executor.stop()
+        await self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await asyncio.to_thread(self._reaper.stop)
         await asyncio.to_thread(self._maintenance.stop)
+        self._publisher.stop(self._hands.all())
 
     async def _wait_for_runs(self, grace: float) -> None:
         until = time.monotonic() + grace
@@ -152,6 +167,19 @@ class Engine:
             if run.end():
                 self._settler.put(run, Released())
 
+    def _give_back(self, ops: Operations, runs: list[Run]) -> None:
+        """Release runs that were given up, on the heartbeat's thread and connection: the loop may be blocked."""
+        self._executor.claim_less()
+        try:
+            answers = drive(ops.settle([Settlement(run.claimed.lease, Released()) for run in runs]))
+        except Exception:
+            for run in runs:
+                self._settler.put_from_thread(run, Released())
+            raise
+        self._hands.let_go(runs)
+        answered: Answered = [(run, Released(), answer) for run, answer in zip(runs, answers, strict=True)]
+        call_on_loop(self._loop, self._settled, answered)
+
     async def _claim_until_stopped(self) -> None:
         pause = BACKOFF
         while not self._stopping.is_set():
@@ -170,16 +198,28 @@ class Engine:
         if self._stopping.is_set():
             return True
         sent = time.monotonic()
-        jobs = await self._ops.claim(list(self._consumers), worker=self._worker, limit=wanted, policy=self._policy)
+        jobs = await self._ops.claim(self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy)
         runs = [self._run(job, sent) for job in jobs]
         self._hands.take(runs)
         self._heartbeat.note(runs)
         self._watch.note(runs)
+        debug = self._is_debugged()
         for run in runs:
-            self._tell(run, "processing")
+            if debug:
+                log_processing(run)
+            if run.consumer.bus.listens:
+                self._publisher.claimed(run)
         self._executor.submit(runs)
+        if runs and self._executor.may_keep_waiting:
+            self._heartbeat.look_by(runs[0].start_by)
         await asyncio.sleep(0)  # Handlers begin before the next claim is made.
         return len(jobs) == wanted
+
+    def _next_queues(self) -> list[str]:
+        queues = list(self._turns)
+        if not self._strict:
+            self._turns.rotate(-1)
+        return queues
 
     def _run(self, job: Claimed, sent: float) -> Run:
         consumer = self._consumers[job.lease.queue]
@@ -187,13 +227,18 @@ class Engine:
 
     async def _wait_for_room(self) -> int:
         while not self._stopping.is_set():
-            ahead = self._executor.ahead if self._policy.heartbeat is not None else 0
-            room = self._executor.concurrency + ahead - len(self._hands) - self._executor.stuck
-            if room > ahead // 2:
+            # The slots that handlers block are counted one by one, so only if there is room without that.
+            if self._room_in(self._executor.concurrency) and (room := self._room_in(self._executor.usable)):
                 return min(room, CLAIM)
             self._room.clear()
             await self._room.wait()
         return 0
+
+    def _room_in(self, slots: int) -> int:
+        """How many runs to claim for so many slots; 0 if it is not worth a claim."""
+        ahead = self._executor.ahead(slots) if self._policy.heartbeat is not None else 0
+        room = slots + ahead - len(self._hands)
+        return room if room > ahead // 2 else 0
 
     async def _sleep(self) -> None:
         """Sleep until there may be work, or until the worker stops, which wakes it."""
@@ -225,43 +270,42 @@ class Engine:
     def _nothing_runs(self) -> bool:
         return self._executor.running == 0 and self._executor.waiting == 0
 
+    def _is_debugged(self) -> bool:
+        return any(consumer.bus.logger.isEnabledFor(logging.DEBUG) for consumer in self._consumers.values())
+
     def _ended(self, run: Run, outcome: Outcome, on_loop: bool) -> None:  # noqa: FBT001
         if on_loop:
             self._settler.put(run, outcome)
-        else:
-            self._settler.put_from_thread(run, outcome)
+        elif not self._settler.put_from_thread(run, outcome):
+            log_dropped(run, outcome)
 
     def _settled(self, answered: Answered) -> None:
         self._hands.let_go(run for run, _, _ in answered)
         self._room.set()
+        debug = self._is_debugged()
         for run, outcome, answer in answered:
             if answer.state is None:
-                self._refused(run)
-            else:
-                self._tell(run, answer.state, outcome)
-
-    def _refused(self, run: Run) -> None:
-        lease = run.claimed.lease
-        self._logger.warning(
-            "outcome refused: the lease is lost", extra={"queue": lease.queue, "id": lease.id, "lease": lease.number}
-        )
+                log_refused(run, outcome, known=run.abort_reason == LEASE_LOST)
+            elif debug or answer.state != "completed":
+                log_settled(run, outcome, answer.state)
+            if run.consumer.bus.listens:
+                self._publisher.settled(run, outcome, answer.state)
 
     def _committed(self, run: Run, outcome: Outcome) -> None:
         """Take note of a run that its handler completed in its own transaction, on any thread."""
         answer = Settled(run.claimed.lease, "completed")
-        self._loop.call_soon_threadsafe(self._settled, [(run, outcome, answer)])
+        call_on_loop(self._loop, self._settled, [(run, outcome, answer)])
 
     def _abort(self, run: Run, reason: str) -> None:
         """End a run from outside, on another thread; what is over is settled without its handler."""
-        run.signal.abort(reason)
+        first = run.signal.abort(reason)
+        if first and reason == LEASE_LOST:
+            log_lease_lost(run)
         if reason == CANCELLED and run.end():
             self._settler.put_from_thread(run, Cancelled())
-        elif reason == EXPIRED and not run.started and run.end():
+        elif reason == EXPIRED and run.give_up():
             self._settler.put_from_thread(run, Released())
         elif reason == EXPIRED and run.end():
-            self._logger.warning(
-                "attempt expired", extra={"queue": run.claimed.lease.queue, "id": run.claimed.lease.id}
-            )
             self._settler.put_from_thread(run, self._expired(run))
         self._executor.abort(run)
 
@@ -272,54 +316,9 @@ class Engine:
             error, attempts=claimed.attempts, max_attempts=claimed.max_attempts, options=claimed.options, chance=0.5
         )
 
-    def _reaped(self, found: list[Reaped]) -> None:
-        self._loop.call_soon_threadsafe(self._tell_reaped, found)
-
-    def _tell_reaped(self, found: list[Reaped]) -> None:
-        for job in found:
-            consumer = self._consumers.get(job.queue)
-            if consumer is not None:
-                event = stalled(job, consumer.payload_serde)
-                consumer.bus.tell(event)
-                consumer.bus.tell(became(event))
-
-    def _tell(self, run: Run, name: Any, outcome: Outcome | None = None) -> None:
-        bus = run.consumer.bus
-        if bus.wants(name):
-            bus.tell(_event(run, name, outcome))
-
     def _reporter(self, doing: str) -> Callable[[Exception], None]:
         def report(error: Exception) -> None:
             for consumer in self._consumers.values():
-                self._loop.call_soon_threadsafe(consumer.bus.error, error, f"{doing} failed, trying again")
+                call_on_loop(self._loop, consumer.bus.error, error, f"{doing} failed, trying again")
 
         return report
-
-
-def now() -> datetime:
-    """The time of an event in this process. No deadline depends on it."""
-    return datetime.now(UTC)
-
-
-def _event(run: Run, name: Any, outcome: Outcome | None) -> Event:
-    claimed = run.claimed
-    event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
-    match outcome:
-        case Completed(result) if result is not None:
-            return replace(event, result=read(run.consumer.result_serde, result))
-        case Failing(error):
-            return replace(event, error=error)
-        case Failed(error):
-            return replace(
-                event,
-                error=failure(
-                    claimed.lease.id,
-                    error,
-                    attempts=claimed.attempts,
-                    max_attempts=claimed.max_attempts,
-                    payload=claimed.payload,
-                    serde=run.consumer.payload_serde,
-                ),
-            )
-        case _:
-            return event

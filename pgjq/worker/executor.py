@@ -3,6 +3,12 @@
 A run waits here until one of `concurrency` slots is free. Coroutines get a task each, with a copy of the context that
 the worker was started in. Threads take their next run themselves, without asking the loop, as long as there are no
 coroutines to share the slots with.
+
+Rules
+* Whatever a handler raises ends its run and nothing else: a KeyboardInterrupt that left a task would end the loop.
+* A slot is taken until its handler has returned, also when its run was over before: a coroutine that was cancelled may
+  still be cleaning up, a thread cannot be cancelled at all.
+* A handler may outlive its worker, and then its loop. What it returns or raises is logged.
 """
 
 from __future__ import annotations
@@ -17,7 +23,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import ValidationError
-from pgjq.outcome import Completed, Failed, Outcome, Released, decide, describe
+from pgjq.outcome import Completed, Outcome, Released, decide, fail
+from pgjq.worker.job_log import log_abandoned, log_dropped
+from pgjq.worker.loops import call_on_loop
+from pgjq.worker.prefetch import Prefetch
 from pgjq.worker.run import AsyncJob, Job, Run
 from pgjq.worker.signal import SHUTDOWN
 
@@ -26,13 +35,15 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Operations, Storage
 
-HORIZON = 0.1
-MOST_AHEAD = 1500
-SMOOTHING = 0.05
+# How long coroutines that were cancelled when the worker stopped may clean up.
+CLEANUP_SECONDS = 1.0
 
 
 class Executor:
-    """Runs what it is given; `ended` is called once for each run, on the loop or on a thread, with its outcome."""
+    """Runs what it is given; `ended` is called once for each run, on the loop or on a thread, with its outcome.
+
+    `freed` is called on the loop when a handler returns whose run was over before.
+    """
 
     def __init__(
         self,
@@ -45,7 +56,7 @@ class Executor:
         freed: Callable[[], None],
     ) -> None:
         self.concurrency = concurrency
-        self.duration: float | None = None
+        self._prefetch = Prefetch()
         self._ended = ended
         self._freed = freed
         self._alone = not coroutines
@@ -71,21 +82,29 @@ class Executor:
         return len(self._tasks) + len(self._busy)
 
     @property
-    def stuck(self) -> int:
-        """How many threads hang in handlers whose runs are over, and have no room for others."""
-        return sum(run.ended for run in tuple(self._busy))
-
-    @property
-    def ahead(self) -> int:
-        """How many runs are worth claiming before there is a slot for them: those that could start in a moment."""
-        if not self.duration:
-            return 0
-        return min(MOST_AHEAD, int(self.concurrency * HORIZON / self.duration))
+    def usable(self) -> int:
+        """How many slots are not taken by handlers whose runs are over."""
+        stuck = sum(run.ended for run in tuple(self._busy)) + sum(run.ended for run in self._tasks)
+        return self.concurrency - stuck
 
     @property
     def waiting(self) -> int:
         """How many runs have not started."""
         return len(self._waiting) + self._inbox.qsize()
+
+    @property
+    def may_keep_waiting(self) -> bool:
+        """Whether a run may not start at once: no slot is free, or a coroutine before it may block the loop."""
+        return self.running + self.waiting > (self.concurrency if self._alone else 1)
+
+    def ahead(self, slots: int) -> int:
+        """How many runs are worth claiming before one of `slots` is free: those that could start in a moment."""
+        saturated = self.running + self.waiting >= self.concurrency
+        return self._prefetch.ahead(slots, saturated=saturated, now=time.perf_counter())
+
+    def claim_less(self) -> None:
+        """Claim nothing ahead until handlers are seen to end; called from any thread."""
+        self._prefetch.reset(time.perf_counter())
 
     def submit(self, runs: list[Run]) -> None:
         """Start runs as slots become free, in their order."""
@@ -107,12 +126,16 @@ class Executor:
     def abort(self, run: Run) -> None:
         """Cancel a run's coroutine, from any thread; a thread cannot be cancelled."""
         if run in self._tasks:
-            self._loop.call_soon_threadsafe(self._cancel, run)
+            call_on_loop(self._loop, self._cancel, run)
 
-    def stop(self) -> None:
-        """Let threads end when they are free; one that hangs in a handler is left to itself."""
+    async def stop(self) -> None:
+        """Wait a moment for cancelled coroutines to clean up, and let threads end when their handlers return."""
         for _ in self._threads:
             self._inbox.put(None)
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=CLEANUP_SECONDS)
+        for run in self._tasks:
+            log_abandoned(run)
 
     def _cancel(self, run: Run) -> None:
         task = self._tasks.get(run)
@@ -125,7 +148,6 @@ class Executor:
             if run.is_over():
                 self._finish(run, Released(), on_loop=True)
             elif run.consumer.style == "coroutine":
-                run.start()
                 self._tasks[run] = self._loop.create_task(self._await(run), context=self._context.copy())
             else:
                 self._handed += not self._alone
@@ -137,48 +159,56 @@ class Executor:
 
     async def _await(self, run: Run) -> None:
         began = time.perf_counter()
+        if not run.start():
+            self._end_task(run, Released())
+            return
         try:
             job = AsyncJob(run, *_decoded(run), self._ops)
-        except Exception as error:  # noqa: BLE001
-            outcome = Failed(describe(error))
+        except BaseException as error:  # noqa: BLE001
+            outcome = fail(error)
         else:
             try:
                 outcome = self._completed(run, await run.consumer.handler(job))
             except asyncio.CancelledError as error:
                 # At shutdown the run is given back; a lost lease costs the attempt, if the storage still listens.
-                outcome = Released() if run.signal.reason == SHUTDOWN else self._decided(run, error)
-            except (Exception, SystemExit) as error:  # noqa: BLE001
+                outcome = Released() if run.abort_reason == SHUTDOWN else self._decided(run, error)
+            except BaseException as error:
+                if self._loop.is_closed():
+                    raise  # Python throws GeneratorExit into a coroutine that its loop left behind.
                 outcome = self._decided(run, error)
+        self._prefetch.measure(time.perf_counter() - began)
+        self._end_task(run, outcome)
+        del outcome  # It has the exception, whose traceback has this frame: a cycle.
+
+    def _end_task(self, run: Run, outcome: Outcome) -> None:
         self._tasks.pop(run, None)
-        self._measure(time.perf_counter() - began)
-        self._finish(run, outcome, on_loop=True)
+        if not self._finish(run, outcome, on_loop=True):
+            self._freed()
         self._fill()
 
     def _serve(self) -> None:
         """Run plain functions, one after the other."""
         while (run := self._inbox.get()) is not None:
-            # What waited until its lease was lost is somebody else's; it is given back, should it still be ours.
-            over = run.is_over()
-            stuck = not self._finish(run, Released() if over else self._take(run), on_loop=False)
-            if stuck and not over:
-                self._loop.call_soon_threadsafe(self._freed)
+            # What waited until its lease was lost is another worker's; it is given back, should it still be ours.
+            started = not run.is_over() and run.start()
+            if not self._finish(run, self._take(run) if started else Released(), on_loop=False) and started:
+                call_on_loop(self._loop, self._freed)
             if not self._alone:
-                self._loop.call_soon_threadsafe(self._returned)
+                call_on_loop(self._loop, self._returned)
 
     def _take(self, run: Run) -> Outcome:
-        run.start()
         self._busy.add(run)
         began = time.perf_counter()
         outcome = self._context.copy().run(self._run, run)
-        self._measure(time.perf_counter() - began)
+        self._prefetch.measure(time.perf_counter() - began)
         self._busy.discard(run)
         return outcome
 
     def _run(self, run: Run) -> Outcome:
         try:
             job = Job(run, *_decoded(run), self._thread_ops)
-        except Exception as error:  # noqa: BLE001
-            return Failed(describe(error))
+        except BaseException as error:  # noqa: BLE001
+            return fail(error)
         try:
             handler = run.consumer.handler
             result = _call_back(run, job) if run.consumer.style == "callback" else handler(job)
@@ -190,9 +220,10 @@ class Executor:
         """Write the result down. One that cannot be written fails the job for good: its work is done, and done once."""
         try:
             return Completed(run.consumer.result_serde.serialize(result))
-        except Exception as error:  # noqa: BLE001
-            lease = run.claimed.lease
-            return Failed(describe(ValidationError(f"the result of job {lease.id!r} cannot be serialised: {error}")))
+        except BaseException as error:  # noqa: BLE001
+            refused = ValidationError(f"the result of job {run.claimed.lease.id!r} cannot be serialised: {error}")
+            refused.__cause__ = error
+            return fail(refused)
 
     def _decided(self, run: Run, error: BaseException) -> Outcome:
         claimed = run.claimed
@@ -205,15 +236,12 @@ class Executor:
         )
 
     def _finish(self, run: Run, outcome: Outcome, *, on_loop: bool) -> bool:
-        if not run.end():
-            return False
-        self._ended(run, outcome, on_loop)
-        return True
-
-    def _measure(self, seconds: float) -> None:
-        """Keep a moving average of how long handlers take."""
-        known = self.duration
-        self.duration = seconds if known is None else known + SMOOTHING * (seconds - known)
+        if run.end():
+            self._ended(run, outcome, on_loop)
+            return True
+        if run.started:
+            log_dropped(run, outcome)
+        return False
 
 
 def _decoded(run: Run) -> tuple[Any, Any]:

@@ -12,13 +12,27 @@ if TYPE_CHECKING:
 
 
 def failure(
-    job_id: str, error: JobError, *, attempts: int, max_attempts: int, payload: bytes, serde: Serde
+    job_id: str,
+    error: JobError,
+    *,
+    attempts: int,
+    max_attempts: int,
+    payload: bytes,
+    serde: Serde,
+    cause: BaseException | None = None,
 ) -> JobFailedError:
-    """Make the error of a job that failed for good: a MaxRetriesError when its attempts ran out."""
+    """Make the error of a job that failed for good: a MaxRetriesError when its attempts ran out.
+
+    Its `original_error` and `__cause__` are the exception itself, if it was raised in this process.
+    """
     message = f"job {job_id!r} failed: {error.type}: {error.message}"
+    original = cause or error
     if attempts < max_attempts:
-        return JobFailedError(message, error)
-    return MaxRetriesError(message, error, payload=read(serde, payload), attempts=attempts)
+        failed = JobFailedError(message, original)
+    else:
+        failed = MaxRetriesError(message, original, payload=read(serde, payload), attempts=attempts)
+    failed.__cause__ = cause
+    return failed
 
 
 def read(serde: Serde, data: bytes) -> Any:

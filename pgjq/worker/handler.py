@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pgjq.events import Bus
     from pgjq.serde import Serde
+    from pgjq.worker.event_order import EventOrder
 
 Style = Literal["plain", "coroutine", "callback"]
 STYLES = "a handler is a function of (job), a coroutine function of (job), or a function of (job, done)"
@@ -28,6 +29,7 @@ class Consumer:
     payload_serde: Serde
     result_serde: Serde
     bus: Bus
+    order: EventOrder
 
 
 def style_of(handler: Any) -> Style:

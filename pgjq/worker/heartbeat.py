@@ -3,6 +3,8 @@
 Rules
 * They are threads, and the one that renews has a connection of its own, so that a handler that blocks the event loop,
   or holds every connection of the pool, does not lose its lease.
+* A run that has not started a second after its claim is given back, on that same connection: the loop that would start
+  or settle it may be blocked.
 * One statement renews everything that is in the worker's hands: what runs, what waits to start, what waits to be
   settled. A lease that the storage no longer knows is lost; a wish to cancel is passed on by the run's signal.
 * The watch never waits for the storage, which may be what is wrong. A lease that could not be renewed in time is not
@@ -60,7 +62,11 @@ class _Lookout:
 
     def note(self, runs: Iterable[Run]) -> None:
         """Look sooner, if one of these is due before the next look."""
-        if min(map(self._due, runs), default=inf) < self._next:
+        self.look_by(min(map(self._due, runs), default=inf))
+
+    def look_by(self, moment: float) -> None:
+        """Look at this moment, if the next look is later."""
+        if moment < self._next:
             self._loop.nudge()
 
     def _step(self) -> float:
@@ -83,15 +89,21 @@ class Heartbeat:
         *,
         usual: float | None,
         abort: Callable[[Run, str], None],
+        give_back: Callable[[Operations, list[Run]], None],
         report: Callable[[Exception], None],
     ) -> None:
         self._worker = worker
         self._ops = ops
         self._abort = abort
+        self._give_back = give_back
         self._shown = time.monotonic()
-        self._lookout = _Lookout("pgjq heartbeat", hands, usual=usual, look=self._look, due=_next_beat, report=report)
+        self._lookout = _Lookout("pgjq heartbeat", hands, usual=usual, look=self._look, due=_due, report=report)
         self.start = self._lookout.start
-        self.note = self._lookout.note
+        self.look_by = self._lookout.look_by
+
+    def note(self, runs: Iterable[Run]) -> None:
+        """Beat sooner, if one of these needs it before the next look."""
+        self.look_by(min(map(_next_beat, runs), default=inf))
 
     def stop(self) -> None:
         """End the thread and close its connection."""
@@ -100,6 +112,9 @@ class Heartbeat:
 
     def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
+        late = [run for run in runs if _start_by(run) <= now and run.give_up()]
+        if late:
+            self._give_back(self._ops, late)
         # A run that is being completed has its row locked by its own transaction, which all the others would wait for.
         runs = [run for run in runs if run.beat is not None and not run.completing]
         if any(_next_beat(run) <= now for run in runs) or now - self._shown > IDLE:
@@ -149,6 +164,14 @@ class Watch:
 
 def _next_beat(run: Run) -> float:
     return inf if run.next_beat is None else run.next_beat
+
+
+def _start_by(run: Run) -> float:
+    return inf if run.started or run.ended else run.start_by
+
+
+def _due(run: Run) -> float:
+    return min(_next_beat(run), _start_by(run))
 
 
 def _deadline(run: Run) -> float:

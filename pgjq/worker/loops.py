@@ -1,4 +1,4 @@
-"""One helper for every thread that does something again and again."""
+"""Threads and the event loop: a thread that repeats a step, and a way to reach the loop from any thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from typing import TYPE_CHECKING
 from pgjq.errors import StorageError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
+    from typing import Any
 
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
+
+
+def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
+    """Schedule a callback on the loop, from any thread; False if the loop is closed: its worker has stopped."""
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        return False
+    return True
 
 
 class Loop:

@@ -10,6 +10,7 @@ from pgjq.blocking import drive
 from pgjq.job import Event
 from pgjq.lease import explain
 from pgjq.worker.failure import failure
+from pgjq.worker.job_log import log_stalled
 from pgjq.worker.loops import Loop
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Rea
     found = drive(ops.reap(limit=BATCH, stale_age=stale_age))
     if found:
         logger.info("released stale running jobs count=%d", len(found), extra={"count": len(found)})
+        for job in found:
+            log_stalled(logger, job)
     return found
 
 
@@ -56,7 +59,10 @@ def became(event: Event) -> Event:
 
 
 class WorkerReaper:
-    """Reaps once at the start and then every `reap_interval` seconds, on a connection of its own."""
+    """Reaps once at the start and then every `reap_interval` seconds, on a connection of its own.
+
+    `reaping` is called before each sweep and `reaped` after it, with what it found, also when it failed.
+    """
 
     def __init__(
         self,
@@ -64,12 +70,14 @@ class WorkerReaper:
         policy: LeasePolicy,
         logger: logging.Logger,
         *,
+        reaping: Callable[[], None],
         reaped: Callable[[list[Reaped]], None],
         report: Callable[[Exception], None],
     ) -> None:
         self._ops = ops
         self._policy = policy
         self._logger = logger
+        self._reaping = reaping
         self._reaped = reaped
         self._loop = Loop("pgjq reaper", self._step, report)
 
@@ -86,7 +94,10 @@ class WorkerReaper:
         drive(self._ops.close())
 
     def _step(self) -> float:
-        found = sweep(self._ops, self._policy.stale_age, self._logger)
-        if found:
+        found: list[Reaped] = []
+        self._reaping()
+        try:
+            found = sweep(self._ops, self._policy.stale_age, self._logger)
+        finally:
             self._reaped(found)
         return 0.0 if len(found) == BATCH else self._policy.reap_interval

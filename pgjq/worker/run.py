@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed, Outcome
+from pgjq.worker.event_order import Gate
 from pgjq.worker.signal import CANCELLED, LEASE_LOST, Signal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from datetime import datetime
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 # A lease that is renewed is trusted for a little less than it lasts: the time that a word may be on its way. One that
 # nobody renews is the time that a run is given, and it has all of it.
 MARGIN = 0.1
+
+# A run that has not started this long after its claim is given back: another worker may have a free slot.
+START_WITHIN = 1.0
 
 
 class Run:
@@ -34,18 +39,26 @@ class Run:
     __slots__ = (
         "_signal",
         "beat",
+        "behind",
         "claimed",
         "committed",
         "completing",
         "consumer",
         "ended",
         "expires",
+        "gate",
+        "held",
         "in_transaction",
         "next_beat",
+        "published",
+        "start_by",
         "started",
         "trusted_until",
+        "waits",
         "worker",
     )
+
+    _deciding = threading.Lock()
 
     def __init__(
         self,
@@ -70,6 +83,12 @@ class Run:
         # Half of it may go by before the run starts; a run that waits longer is given back, and costs no attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.started = False
+        self.start_by = sent + START_WITHIN
+        self.gate: Gate | None = None  # For events that wait until this run's ending was published.
+        self.held: list[Callable[[], None]] | None = None  # This run's own events, while they wait for earlier ones.
+        self.behind: Gate | None = None  # Of the run before this one, if its ending was not published at the claim.
+        self.waits: Sequence[Gate] = ()  # All that this run's events wait for.
+        self.published = False
         self.trusted_until: float | None = None
         self.renewed(sent)
 
@@ -86,6 +105,17 @@ class Run:
         """Whether the word to stop has been given."""
         return self._signal is not None and self._signal.aborted
 
+    @property
+    def abort_reason(self) -> str | None:
+        """Why the word to stop was given, if it was."""
+        return None if self._signal is None else self._signal.reason
+
+    def make_gate(self) -> Gate:
+        """Return this run's gate; it is made for the first that asks, on any thread."""
+        with self._deciding:
+            self.gate = self.gate or Gate()
+        return self.gate
+
     def renewed(self, sent: float) -> None:
         """Trust the lease from when its renewal was asked for."""
         lease = self.claimed.lease_seconds
@@ -94,11 +124,23 @@ class Run:
         if self.beat is not None:
             self.next_beat = sent + self.beat
 
-    def start(self) -> None:
-        """Take note that the handler is about to be called."""
-        self.started = True
+    def start(self) -> bool:
+        """Take the right to call the handler; False if the run is over, or was given up."""
+        with self._deciding:
+            if self.ended or self.aborted:
+                return False
+            self.started = True
         if self.expires is not None and self.claimed.expire_seconds is not None:
             self.expires += self.claimed.expire_seconds / 2
+        return True
+
+    def give_up(self) -> bool:
+        """End a run whose handler was not called; False if it was, or if the run has ended. Never both this and start.
+
+        It takes the right to say how the run ended, as `end` does.
+        """
+        with self._deciding:
+            return not self.started and self.end()
 
     def is_over(self) -> bool:
         """Tell whether this run is not worth starting: it has been ended, or its lease is not to be trusted."""
@@ -181,6 +223,8 @@ class _Held:
     @asynccontextmanager
     async def _transact(self, session_factory: Callable[[], Any] | None) -> AsyncGenerator[Any]:
         run = self._run
+        if run.ended and run.aborted:
+            raise self._lost()
         if run.ended or run.in_transaction:
             raise PgjqError("a run has one transaction() block at most, and this one has had it")
         run.in_transaction = True

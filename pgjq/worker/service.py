@@ -30,12 +30,15 @@ class Service:
         concurrency: int,
         policy: LeasePolicy,
         grace: float,
+        *,
+        strict: bool = False,
     ) -> None:
         self._queues = queues
         self._worker = worker
         self._concurrency = concurrency
         self._policy = policy
         self._grace = grace
+        self._strict = strict
         self._engine: Engine | None = None
         self._ops = queues[0].storage.operations("async")
 
@@ -51,6 +54,7 @@ class Service:
                 concurrency=self._concurrency,
                 policy=self._policy,
                 block_timeout=first.block_timeout,
+                strict=self._strict,
                 logger=first.bus.logger,
             )
 
@@ -73,12 +77,19 @@ class OwnLoop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pgjq worker", daemon=True)
         self._thread.start()
-        self._call(service.start())
+        try:
+            self._call(service.start())
+        except BaseException:
+            self._end()
+            raise
 
     def stop(self, grace: float | None) -> None:
         """Stop the service, close what its storage holds on this loop, end the loop and the thread."""
         self._call(self._service.stop(grace))
         self._call(self._service.close())
+        self._end()
+
+    def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -15,7 +15,7 @@ from pgjq.errors import StorageUnavailableError
 from pgjq.job import JobError
 from pgjq.outcome import Failed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,12 +58,13 @@ class Settler:
         self._waiting.append((run, outcome))
         self._work.set()
 
-    def put_from_thread(self, run: Run, outcome: Outcome) -> None:
-        """Hand an outcome in, from any thread; the loop is told once for many."""
+    def put_from_thread(self, run: Run, outcome: Outcome) -> bool:
+        """Hand an outcome in, from any thread; the loop is told once for many. False if the loop is closed."""
         self._waiting.append((run, outcome))
-        if not self._kicked:
-            self._kicked = True
-            self._loop.call_soon_threadsafe(self._kick)
+        if self._kicked:
+            return True
+        self._kicked = True
+        return call_on_loop(self._loop, self._kick)
 
     def _kick(self) -> None:
         self._kicked = False

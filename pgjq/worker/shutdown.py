@@ -1,4 +1,8 @@
-"""From a signal of the operating system to a graceful end. The first asks for it; a second one exits now."""
+"""From a signal of the operating system to a graceful end. The first asks for it; a second one exits now.
+
+Ctrl-C reaches every process of a terminal, and a service manager may signal all processes of a service. So a supervisor
+passes nothing on by a signal, which would be the second (`pgjq.worker.supervisor`).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,12 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Ctrl-C reaches every process of a terminal, and a supervisor passes its own word on: within a second it is one wish.
-SAME = 1.0
 
 
 class Asked:
@@ -22,7 +23,8 @@ class Asked:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        _on_signal(self._event.set)
+        self.ask = self._event.set
+        _on_signal(self.ask)
 
     def wait(self) -> None:
         """Block the main thread until SIGTERM or SIGINT."""
@@ -44,16 +46,14 @@ class AsyncAsked:
 
 
 def _on_signal(ask: Callable[[], Any]) -> None:
-    first: float | None = None
+    asked = False
 
     def handle(number: int, _frame: object) -> None:
-        nonlocal first
-        now = time.monotonic()
-        if first is None:
-            first = now
-            ask()
-        elif now - first > SAME:
+        nonlocal asked
+        if asked:
             os._exit(128 + number)
+        asked = True
+        ask()
 
     for number in SIGNALS:
         signal.signal(number, handle)

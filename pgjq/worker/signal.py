@@ -22,6 +22,11 @@ _ERRORS: dict[str, type[PgjqError]] = {
 }
 
 
+def is_abort(error: BaseException) -> bool:
+    """Tell whether an exception is one that `raise_if_aborted` raises."""
+    return type(error) in (PgjqError, *_ERRORS.values())
+
+
 class Signal:
     """Set once, when a run should end: on cancellation, expiry, loss of the lease, or shutdown past the grace period.
 

@@ -58,7 +58,8 @@ begin
 end
 $$;
 
--- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result.
+-- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result. No id
+-- means every job of the queue: a deleted queue sends one notification, however many jobs it had.
 create function pgjq.ending(queue text, id text, state text) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -74,8 +75,8 @@ as $$
     select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
 $$;
 
--- The same, for a batch that knows its jobs by number. A function, so that settling a job that nobody waits for plans
--- nothing of this.
+-- The same, for a batch that knows its jobs by number; jobs without a state are about to be deleted, and their bodies
+-- must still be there. A function, so that settling a job that nobody waits for plans nothing of this.
 create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -84,7 +85,7 @@ set enable_seqscan = off
 as $$
 begin
     return pgjq.answer(array_agg(pgjq.ending(
-        q.name, b.id, (array['completed', 'failed', 'cancelled'])[j.state - 2]
+        q.name, b.id, coalesce((array['completed', 'failed', 'cancelled'])[j.state - 2], 'deleted')
     )))
     from unnest(queue_ids, seqs, states) as j (queue_id, seq, state)
     inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id

@@ -71,7 +71,7 @@ declare
 begin
     for letter in
         select
-            j.seq, j.singleton_key, b.payload, coalesce(to_queue, b.source ->> 'queue') as target, b.source ->> 'id' as id,
+            j.seq, j.singleton_key, j.awaited, b.payload, coalesce(to_queue, b.source ->> 'queue') as target, b.source ->> 'id' as id,
             jsonb_strip_nulls(jsonb_build_object(
                 'max_attempts', j.max_attempts, 'priority', -j.rank, 'result_ttl', j.result_ttl,
                 'singleton_key', j.singleton_key,
@@ -95,6 +95,9 @@ begin
             );
         end if;
         if back then
+            if letter.awaited then
+                perform pgjq.answer_jobs(array[here], array[letter.seq], null);
+            end if;
             delete from pgjq.job as j where j.seq = letter.seq and j.queue_id = here;
             delete from pgjq.progress as p where p.seq = letter.seq and p.queue_id = here;
             delete from pgjq.body as b where b.seq = letter.seq and b.queue_id = here;

@@ -167,7 +167,8 @@ $$;
 --
 -- Slots are cut from the epoch on, so everybody means the same ones. Whoever comes first has the slot until it ends,
 -- also when its job has long been completed; a job that was cancelled or deleted has given it back. With `next_slot`, a
--- job that is too many now gets the slot after this one, if that is free, and runs when it begins.
+-- job that is too many now gets the slot after this one, if that is free, and runs when it begins, or later if its own
+-- time is later.
 create function pgjq.take_slot(
     in_queue integer, slot_key text, seconds double precision, next_slot boolean, taker bigint,
     out begins_at timestamptz, out holder_state smallint
@@ -277,7 +278,12 @@ begin
                 );
                 refused := case when slot.begins_at is null then slot.holder_state end;
                 if slot.begins_at > pgjq.now() then
-                    plain := plain || jsonb_build_object('run_at', slot.begins_at);
+                    plain := plain || jsonb_build_object('run_at', greatest(
+                        slot.begins_at, coalesce(
+                            (settings ->> 'run_at')::timestamptz,
+                            pgjq.now() + make_interval(secs => (settings ->> 'delay')::double precision)
+                        )
+                    ));
                 end if;
             end if;
             if refused is null then

@@ -9,3 +9,15 @@ begin atomic
     select v.* from pgjq.jobs as v
     where v.queue_id = (select q.id from pgjq.queue as q where q.name = $1) and v.id = any($2);
 end;
+
+-- Retry one job, and return it as this very transaction leaves it: no worker can claim it before that has committed. No
+-- row if there is no such job; `became` is null where there was nothing to retry.
+create function pgjq.retry_job(queue text, job_id text) returns table (became text, job pgjq.jobs)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    became := (select r.became from pgjq.retry_jobs(queue, array[job_id]) as r);
+    return query select became, g from pgjq.get_jobs(queue, array[job_id]) as g;
+end
+$$;

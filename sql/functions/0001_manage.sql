@@ -274,12 +274,18 @@ begin
         delete from pgjq.job as j
         using unnest(array(select old.queue_id from old), array(select old.seq from old)) as d (queue_id, seq)
         where j.seq = d.seq and j.queue_id = d.queue_id
-        returning j.queue_id, j.seq, j.singleton_key
+        returning j.queue_id, j.seq, j.singleton_key, j.awaited
     )
 
-    select array_agg(l.queue_id) as queue_ids, array_agg(l.seq) as seqs, array_agg(l.singleton_key) as keys
+    select
+        array_agg(l.queue_id) as queue_ids, array_agg(l.seq) as seqs, array_agg(l.singleton_key) as keys,
+        array_agg(l.queue_id) filter (where l.awaited) as awaited_queue_ids,
+        array_agg(l.seq) filter (where l.awaited) as awaited_seqs
     into gone from live as l;
 
+    if gone.awaited_seqs is not null then
+        perform pgjq.answer_jobs(gone.awaited_queue_ids, gone.awaited_seqs, null);
+    end if;
     delete from pgjq.progress as p
     using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
     where p.seq = g.seq and p.queue_id = g.queue_id;

@@ -5,18 +5,45 @@
 -- writer asks by trying the exclusive lock and giving it back at once, about a microsecond. Two writers asking at the
 -- same moment may take each other for a listener: one notice too many, never one too few.
 
+-- A transaction of several statements may commit long after its statement asked, when a worker has fallen asleep in
+-- between. So it holds a shared lock on the queue until it ends (taken before it asks, so that either side sees the
+-- other), and a worker that finds such a lock looks again soon instead of trusting a notification.
+
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+    if statement_timestamp() <> transaction_timestamp() then
+        perform pg_advisory_xact_lock_shared(hashtext('pgjq.uncommitted'), hashtext($1));
+    end if;
     if not (
         pg_try_advisory_lock(hashtext('pgjq.wake'), hashtext($1))
         and pg_advisory_unlock(hashtext('pgjq.wake'), hashtext($1))
     ) then
         perform pg_notify('pgjq.wake', $1);
     end if;
+end
+$$;
+
+-- Is a transaction open that has something for the workers of one of these queues, and may not notify them?
+create function pgjq.has_uncommitted(queues text[]) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    queue text;
+begin
+    foreach queue in array queues loop
+        if not (
+            pg_try_advisory_lock(hashtext('pgjq.uncommitted'), hashtext(queue))
+            and pg_advisory_unlock(hashtext('pgjq.uncommitted'), hashtext(queue))
+        ) then
+            return true;
+        end if;
+    end loop;
+    return false;
 end
 $$;
 

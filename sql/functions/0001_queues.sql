@@ -15,8 +15,8 @@ $$;
 -- Define a queue; say what came of it: created, exists, other_policy, other_partition, or no_dead_letter.
 --
 -- A queue that only its first job has made may still be defined as long as it holds no job, or as long as it keeps the
--- policy and the place that it has. Of any number of callers one creates it and the others find it there: they wait for
--- each other, and for everybody who is enqueueing into it, on one lock.
+-- policy and the place that it has; it stays paused if it is. Of any number of callers one creates it and the others
+-- find it there: they wait for each other, and for everybody who is enqueueing into it, on one lock.
 create function pgjq.create_queue(
     queue text, policy integer, partition boolean, warning_queue_size integer, options jsonb
 ) returns text
@@ -44,7 +44,7 @@ begin
             return case when (there.id & 7) <> policy then 'other_policy' else 'other_partition' end;
         end if;
         delete from pgjq.queue as q where q.id = there.id;
-        there := null;
+        there.id := null;
     end if;
     if there.defined then
         return 'exists';
@@ -56,8 +56,11 @@ begin
         return 'created';
     end if;
     made := nextval('pgjq.queue_seq') * 8 * case when partition then -1 else 1 end + policy;
-    insert into pgjq.queue (id, name, defined, warning_queue_size, options)
-    values (made, queue, true, warning_queue_size, options);
+    insert into pgjq.queue (id, name, created_at, defined, paused, warning_queue_size, options, stats)
+    values (
+        made, queue, coalesce(there.created_at, pgjq.now()), true, coalesce(there.paused, false),
+        warning_queue_size, options, there.stats
+    );
     if partition then
         perform pgjq.create_partitions(made);
     end if;
@@ -124,7 +127,8 @@ end
 $$;
 
 -- Delete a queue and all its jobs, also those that run; say deleted, unknown, or the name of a queue whose dead letter
--- it is. Tables of its own are dropped, however many jobs they hold.
+-- it is. Tables of its own are dropped, however many jobs they hold. Waiters get one notification for the whole queue:
+-- each of them looks at its own job then, and finds it gone.
 create function pgjq.delete_queue(queue text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -162,6 +166,7 @@ begin
     end if;
     delete from pgjq.slot as s where s.queue_id = there.id;
     delete from pgjq.queue as q where q.id = there.id;
+    perform pgjq.answer(array[pgjq.ending(queue, null, 'deleted')]);
     return 'deleted';
 end
 $$;

@@ -126,7 +126,7 @@ begin
         array_agg(v.queue_id) as queue_ids, array_agg(v.singleton_key) as keys,
         array_agg(v.queue_id) filter (where v.action = 'failed') as failed_in,
         array_agg(v.seq) filter (where v.action = 'failed') as failed,
-        array_agg(distinct v.queue) filter (where v.action = 'recovered' and v.delay <= 0) as woken,
+        array_agg(distinct v.queue) filter (where v.action = 'recovered') as woken,
         array_agg(pgjq.ending(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
     into told from judged as v;
     if told.ids is null then

@@ -125,7 +125,7 @@ begin
                         j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
                         and g.state < 3 and not j.cancel_requested
                     returning
-                        j.queue_id, j.seq, j.lease, j.state, j.attempts, j.ready, g.error, j.singleton_key
+                        j.queue_id, j.seq, j.lease, j.state, j.attempts, g.error, j.singleton_key
                 ),
                 noted as (
                     insert into pgjq.progress (queue_id, seq, error)
@@ -137,7 +137,7 @@ begin
                     array_agg(m.queue_id) as queue_ids, array_agg(m.seq) as seqs, array_agg(m.lease) as leases,
                     array_agg(m.state) as states, array_agg(m.attempts) as attempts,
                     array_agg(m.singleton_key) as keys,
-                    array_agg(distinct m.queue_id) filter (where m.ready) as woken
+                    array_agg(distinct m.queue_id) as woken
                 into back from moved as m;
                 perform set_config('lock_timeout', patience, true);
                 exit;
@@ -153,6 +153,7 @@ begin
             end;
         end loop;
         perform pgjq.next_turn(back.queue_ids, back.keys);
+        -- Also for jobs that are due later: sleepers nap until the next job is due, and this one may come first.
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(back.woken);
         if watched then
             perform pgjq.tell(back.queue_ids, back.seqs, back.states, back.attempts);

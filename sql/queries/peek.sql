@@ -1,5 +1,7 @@
 -- Peek: is there a job to claim in one of these queues, now, or else when? Seconds, 0 or less for now; null: none.
 --
+-- While a transaction that has enqueued is open, a quarter of a second at the longest: its commit may not notify.
+--
 -- Index: job_ready and job_waiting, the first entry of each.
 select
     case
@@ -11,8 +13,11 @@ select
                         select q.id from pgjq.queue as q where q.name = any(:queues::text[]) and not q.paused
                     )
             ) then 0::double precision
-        else (
-            select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
-            where not w.ready and not w.held and w.state <> 1
-        )
+        else least(
+                (
+                    select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
+                    where not w.ready and not w.held and w.state <> 1
+                ),
+                case when pgjq.has_uncommitted(:queues::text[]) then 0.25 end
+            )
     end as seconds

@@ -61,7 +61,7 @@ alter function pgjq.observe security definer;
 alter function pgjq.pass_on security definer;
 grant execute on function
 pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
-pgjq.pass_on, pgjq.wake, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
 grant
@@ -96,11 +96,12 @@ alter function pgjq.update_queue security definer;
 alter function pgjq.delete_queue security definer;
 alter function pgjq.cancel_jobs security definer;
 alter function pgjq.delete_jobs security definer;
+alter function pgjq.retry_job security definer;
 alter function pgjq.retry_jobs security definer;
 alter function pgjq.redrive security definer;
 grant execute on function
-pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_jobs,
-pgjq.redrive
+pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_job,
+pgjq.retry_jobs, pgjq.redrive
 to pgjq_admin;
 grant select, insert, update, delete on
 pgjq.queue, pgjq.worker, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;

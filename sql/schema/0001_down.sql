@@ -3,6 +3,7 @@ drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, p
 drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
 drop function if exists pgjq.excerpt(text, text);
 drop function if exists pgjq.count_ready(integer, integer);
+drop function if exists pgjq.retry_job(text, text);
 drop function if exists pgjq.get_jobs(text, text[]);
 drop view if exists pgjq.jobs;
 select pgjq.sweep_stages(-3600);
@@ -71,6 +72,7 @@ drop function if exists pgjq.publish(text[]);
 drop function if exists pgjq.pages(text[]);
 drop function if exists pgjq.event(text, text, text, integer, integer, text, text);
 drop function if exists pgjq.watched();
+drop function if exists pgjq.has_uncommitted(text[]);
 drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
 drop function if exists pgjq.is_sound(text, jsonb);

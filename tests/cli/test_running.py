@@ -57,8 +57,9 @@ def test_a_worker_runs_the_jobs_of_its_queues_and_ends_in_order(database: str, s
         assert pid != worker.pid
         assert answer("enqueue", "orders", "7", "--wait", "60", url=database)["result"] == 7
         assert run("enqueue", "mail", '"fail"', "--id", "bad", "--wait", "60", url=database).exit_code == 1
-        failed = worker.wait_for("job failed")
-        assert (failed["queue"], failed["id"], failed["error"]) == ("mail", "bad", "pgjq.outcome.Discard: told to")
+        discarded = worker.wait_for("job discarded")
+        assert (discarded["queue"], discarded["job_id"], discarded["level"]) == ("mail", "bad", "info")
+        assert discarded["error"] == "pgjq.outcome.Discard: told to"
         assert worker.end() == 0
 
 
@@ -70,7 +71,7 @@ def test_jobs_of_a_killed_worker_are_taken_back_by_a_reaper(database: str, shop:
     with started("reaper", "--leader-election", url=database, directory=shop) as reaper:
         assert reaper.wait_for("takes stalled jobs back")["message"].endswith("as a candidate for leader")
         stalled = reaper.wait_for("job stalled")
-        assert (stalled["queue"], stalled["id"], stalled["action"]) == ("mail", "a", "recovered")
+        assert (stalled["queue"], stalled["job_id"], stalled["action"]) == ("mail", "a", "recovered")
         assert reaper.end(signal.SIGINT) == 0
     status = answer("status", "mail", "a", url=database)
     assert (status["state"], status["stalled"]) == ("failing", 1)

@@ -39,7 +39,8 @@ def parts(page: Path) -> list[Block]:
 
 @pytest.fixture
 def url(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = "postgresql:///?" + urlencode(conninfo_to_dict(empty_database))
+    given = conninfo_to_dict(empty_database)
+    url = f"postgresql:///{given.pop('dbname')}?{urlencode(given)}"
     monkeypatch.setenv("PGJQ_URL", url)
     monkeypatch.chdir(tmp_path)
     return url
@@ -112,7 +113,7 @@ def compare(block: Block, output: str) -> None:
 
 def close(names: dict[str, Any]) -> None:
     """Close the storages and engines of a page: closing twice does nothing."""
-    for value in list(names.values()):
+    for value in [value for value in names.values() if not isinstance(value, type)]:
         storage = getattr(value, "storage", value)
         if hasattr(storage, "promises"):
             storage.close()

@@ -145,7 +145,8 @@ def turns(storage: FileStorage) -> Any:
     """Whose turn it is for each queue and key."""
     drive(storage.operations("blocking").stats("one"))
     jobs = storage.replica._jobs
-    jobs.promote()
+    for queue in jobs.queues:
+        jobs.promote(queue)
     firsts = {queue: jobs.first(queue) for queue in jobs.queues}
     kept = {queue: {key: keys.turn(key) for key in (None, "k")} for queue in QUEUES if (keys := jobs.keys(queue))}
     return [

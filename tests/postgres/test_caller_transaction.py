@@ -112,10 +112,47 @@ async def async_alchemy(conninfo: str, *, made_of: Callable[[Any], Any], driver:
 
 
 def asyncpg_engine(conninfo: str) -> AsyncEngine:
+    arguments = asyncpg_arguments(conninfo)
+    return create_async_engine("postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(**arguments))
+
+
+def asyncpg_arguments(conninfo: str) -> dict[str, Any]:
     given = conninfo_to_dict(conninfo)
     names = {"host": "host", "port": "port", "user": "user", "password": "password", "dbname": "database"}
-    arguments: dict[str, Any] = {ours: given[name] for name, ours in names.items() if name in given}
-    return create_async_engine("postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(**arguments))
+    return {ours: given[name] for name, ours in names.items() if name in given}
+
+
+class OpenTransaction(asyncpg.Connection):  # type: ignore[type-arg]
+    """An asyncpg connection that is always in a transaction, with the verbs that the others have."""
+
+    async def commit(self) -> None:
+        await self.execute("commit")
+        await self.execute("begin")
+
+    async def rollback(self) -> None:
+        await self.execute("rollback")
+        await self.execute("begin")
+
+
+@asynccontextmanager
+async def raw_asyncpg(conninfo: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(**asyncpg_arguments(conninfo), connection_class=OpenTransaction)
+    try:
+        await connection.execute("begin")
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def pooled_asyncpg(conninfo: str) -> AsyncIterator[Any]:
+    arguments = asyncpg_arguments(conninfo)
+    async with (
+        asyncpg.create_pool(**arguments, min_size=1, connection_class=OpenTransaction) as pool,
+        pool.acquire() as connection,
+    ):
+        await connection.execute("begin")
+        yield connection
 
 
 @asynccontextmanager
@@ -146,6 +183,7 @@ KINDS: dict[str, tuple[Colour, Callable[[str], Any]]] = {
     ),
     "SQLAlchemy session on asyncpg": ("async", partial(async_alchemy, made_of=AsyncSession, driver="asyncpg")),
     "Django": ("blocking", django_connection),
+    "asyncpg": ("async", raw_asyncpg),
 }
 # What callers have set up for themselves does not matter.
 DICTS = {"row_factory": dict_row}
@@ -154,6 +192,7 @@ VARIANTS: dict[str, tuple[Colour, Callable[[str], Any]]] = {
     "psycopg with raw cursors": ("blocking", partial(blocking_psycopg, cursor_factory=psycopg.RawCursor)),
     "async psycopg with dict rows": ("async", partial(async_psycopg, **DICTS, cursor_factory=psycopg.AsyncRawCursor)),
     "SQLAlchemy scoped session": ("blocking", partial(alchemy, made_of=lambda e: scoped_session(sessionmaker(e)))),
+    "asyncpg from a pool": ("async", pooled_asyncpg),
 }
 FEW = [(f"job-{n}", n) for n in range(3)]
 MORE_THAN_ONE_CHUNK = [(f"job-{n}", n) for n in range(5_001)]
@@ -162,7 +201,7 @@ ENOUGH_TO_COPY = [(None, n) for n in range(150)]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_kind_and_variant = pytest.mark.parametrize("kind", KINDS | VARIANTS)
 every_driver = pytest.mark.parametrize(
-    "kind", ["psycopg", "async psycopg", "SQLAlchemy session", "SQLAlchemy session on asyncpg", "Django"]
+    "kind", ["psycopg", "async psycopg", "SQLAlchemy session", "SQLAlchemy session on asyncpg", "Django", "asyncpg"]
 )
 every_batch = pytest.mark.parametrize("batch", [FEW, ENOUGH_TO_COPY], ids=["few", "enough to copy"])
 every_colour = pytest.mark.parametrize("colour", ["blocking", "async"])
@@ -399,7 +438,9 @@ def test_a_transaction_that_has_failed_before_is_a_storage_error(kind: str, post
     perform(scenario, kind, postgres)
 
 
-@pytest.mark.parametrize("kind", ["psycopg", "async psycopg", "SQLAlchemy connection", "async SQLAlchemy connection"])
+@pytest.mark.parametrize(
+    "kind", ["psycopg", "async psycopg", "SQLAlchemy connection", "async SQLAlchemy connection", "asyncpg"]
+)
 def test_a_closed_connection_is_a_storage_error(kind: str, postgres: pgjq.PostgresStorage) -> None:
     async def scenario(caller: Caller) -> None:
         await caller._done(caller.connection.close())
@@ -449,6 +490,23 @@ def test_on_an_autocommit_connection_jobs_are_there_at_once(colour: Colour, post
     assert count(postgres) == 1 + 5_001 + 150
 
 
+def test_on_an_asyncpg_connection_without_a_transaction_a_batch_is_there_at_once(
+    postgres: pgjq.PostgresStorage,
+) -> None:
+    async def awaited() -> None:
+        connection = await asyncpg.connect(**asyncpg_arguments(postgres.conninfo))
+        client = pgjq.AsyncClient(postgres)
+        for batch in (FEW, MORE_THAN_ONE_CHUNK):
+            await client.enqueue_many("mail", batch, connection=connection)
+        assert not connection.is_in_transaction()
+        async with connection.transaction():
+            await client.enqueue("mail", "in a block", 1, connection=connection)
+        await connection.close()
+
+    asyncio.run(awaited())
+    assert count(postgres) == 5_001 + 1
+
+
 @every_kind
 def test_a_connection_of_the_other_colour_is_refused_and_stays_usable(
     kind: str, postgres: pgjq.PostgresStorage
@@ -490,7 +548,8 @@ def test_what_is_no_connection_is_refused_with_a_list_of_what_is(
             "session maker": sessionmaker(engine),
             "sqlite": sqlite,
         }[what]
-        with pytest.raises(pgjq.ValidationError, match=r"psycopg Connection .* SQLAlchemy Session"):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        with pytest.raises(pgjq.ValidationError, match=rf"psycopg Connection .* SQLAlchemy Session.* not {kind}; any"):
             enqueue_with(given, postgres, colour)
         sqlite.close()
     engine.dispose()

@@ -53,8 +53,9 @@ def sessions(
         for _ in range(2):
             taken = early.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 1}).fetchall()
             early.execute(QUERIES.psycopg("settle"), settling(taken))
-        for name in ("reap", "cancel", "delete", "retry"):
-            early.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{}", "limit": 1, "stale_age": 0.0})
+        for name in ("reap", "cancel", "delete", "retry", "retry_many"):
+            params = {"queue": "q", "ids": "{}", "id": "none", "limit": 1, "stale_age": 0.0}
+            early.execute(QUERIES.psycopg(name), params)
         fill(late, request.param)
         yield late, early
 
@@ -145,16 +146,16 @@ def test_reaping_reads_what_is_late(
 
 
 @pytest.mark.parametrize("session", ["that saw the queue empty", "that is new"])
-@pytest.mark.parametrize("name", ["cancel", "delete", "retry"])
+@pytest.mark.parametrize("name", ["cancel", "delete", "retry", "retry_many"])
 def test_managing_a_job_reads_that_job(
     full: psycopg.Connection[Any], early: psycopg.Connection[Any], session: str, name: str
 ) -> None:
     connection = early if session == "that saw the queue empty" else full
     with connection.transaction(force_rollback=True):
-        if name == "retry":
+        if name.startswith("retry"):
             connection.execute(QUERIES.psycopg("cancel"), {"queue": "q", "ids": "{9001}"})
         before = fetched(connection)
-        done = connection.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{9001}"}).fetchall()
+        done = connection.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{9001}", "id": "9001"}).fetchall()
         assert fetched(connection) - before <= 10
     assert len(done) == 1
 

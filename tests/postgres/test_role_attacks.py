@@ -80,6 +80,7 @@ CALLS = {
     "observe": "true",
     "pass_on": "8, 2",
     "cancel_jobs": "'mail', '{one}'",
+    "retry_job": "'mail', 'one'",
     "retry_jobs": "'mail', '{one}'",
     "delete_jobs": "'mail', '{one}'",
     "redrive": "'dead', 10, null",

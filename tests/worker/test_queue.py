@@ -237,7 +237,7 @@ def test_an_attempt_that_takes_too_long_is_over_even_while_its_handler_hangs(sto
     queue.enqueue("job", None)
     with queue:
         failing, completed = heard.wait(2)
-        assert (failing.name, failing.error.type) == ("failing", "pgjq.errors.TimeoutError")
+        assert (failing.name, type(failing.error)) == ("failing", pgjq.TimeoutError)
         assert (completed.name, completed.result) == ("completed", "second")
         hanging.set()
     assert attempts == [1, 2]
@@ -349,7 +349,7 @@ def test_events_tell_a_jobs_life_in_this_process(storage: Storage) -> None:
     with queue:
         events = heard.wait(5)
     assert [e.name for e in events] == ["queued", "processing", "failing", "processing", "completed"]
-    assert events[2].error.message == "first"
+    assert repr(events[2].error) == "ValueError('first')"
     assert events[4].result == "second"
 
 
@@ -362,7 +362,8 @@ def test_a_failed_event_carries_the_payload_when_attempts_ran_out(storage: Stora
         (event,) = heard.wait()
     assert isinstance(event.error, pgjq.MaxRetriesError)
     assert (event.error.payload, event.error.attempts) == ({"zero": 0}, 2)
-    assert event.error.original_error.type == "ZeroDivisionError"
+    assert type(event.error.original_error) is ZeroDivisionError
+    assert event.error.__cause__ is event.error.original_error
 
 
 def test_a_callback_that_fails_is_an_error_event_and_no_dead_worker(storage: Storage) -> None:

@@ -143,7 +143,8 @@ def test_what_was_taken_back_is_logged_once(storage: Storage, caplog: pytest.Log
     heard = Heard(reaper, "stalled")
     with caplog.at_level(logging.INFO, "mine"), reaper:
         heard.wait(2)
-    assert [r.getMessage() for r in caplog.records if r.name == "mine"] == ["released stale running jobs count=2"]
+    said = [r.getMessage() for r in caplog.records if r.name == "mine"]
+    assert said == ["released stale running jobs count=2", "job stalled", "job stalled"]
 
 
 def test_stopping_leaves_no_thread_and_it_can_be_started_again(led: Storage) -> None:
@@ -330,6 +331,22 @@ def test_behind_a_pooler_nobody_leads_and_that_is_told(
     until(lambda: direct.is_leader)  # No lock was left behind in the pooler's sessions.
     direct.stop()
     direct.storage.close()
+
+
+def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
+    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
+) -> None:
+    """Its session ends and it is elected again at once: leadership never changes, so nothing but a look wakes it."""
+    reaper = reapers(postgres, leader_election=LeaderElection(enabled=True))
+    stalled = Heard(reaper, "stalled")
+    reaper.start()
+    until(lambda: reaper.is_leader)
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert connection.execute(END_THE_LEADER).rowcount == 1
+    until(lambda: not reaper.is_leader)
+    until(lambda: reaper.is_leader)
+    abandon(postgres, NewJob("a", None))
+    assert stalled.wait()[0].id == "a"
 
 
 def test_without_an_election_a_reaper_works_behind_a_pooler(

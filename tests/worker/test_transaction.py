@@ -173,7 +173,7 @@ def test_an_exception_rolls_the_writes_back_and_the_job_is_retried(
     with queue:
         events = heard.wait(3)
     assert [e.name for e in events] == ["failing", "failing", "completed"]
-    assert events[0].error.type == "KeyError"
+    assert type(events[0].error) is KeyError
     assert table.effects() == [("job", 3)]
 
 

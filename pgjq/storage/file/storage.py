@@ -12,13 +12,13 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.errors import PgjqError, StorageError, ValidationError
 from pgjq.storage.base import Operations, Promises
+from pgjq.storage.clock import StorageClock
 from pgjq.storage.file.bell import Bell, ring
 from pgjq.storage.file.failures import translated
 from pgjq.storage.file.layout import Layout
@@ -31,6 +31,7 @@ from pgjq.storage.model.operations import ModelOperations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from pgjq.blocking import Colour
     from pgjq.job import WorkerInfo
@@ -46,7 +47,7 @@ class FileStorage:
     """Jobs in a directory, for any number of processes and threads of one machine.
 
     The directory is made if it is missing, and must be empty at the first use. `clock` returns an aware datetime, for
-    tests that move time; all who use the directory must go by the same one.
+    tests that move time, as for `MemoryStorage`; all who use the directory must go by the same one.
     """
 
     promises = Promises(
@@ -68,7 +69,7 @@ class FileStorage:
             raise ValidationError(f"directory must be a path, not {type(directory).__name__}") from error
         if not os.fspath(directory):
             raise ValidationError("directory must not be empty")
-        self.clock = clock or _now
+        self.clock = StorageClock(clock, self, lambda storage: storage.audience.wake())
         self._operations: dict[Colour, Operations] = {
             "blocking": FileOperations(self, "blocking"),
             "async": FileOperations(self, "async"),
@@ -79,7 +80,7 @@ class FileStorage:
 
     def _start(self) -> None:
         self.audience = Audience()
-        self.replica = Replica(self.layout, self.clock, self.audience, self._ring)
+        self.replica = Replica(self.layout, self.clock.now, self.audience, self._ring)
         self.workers = Workers(self.layout)
         self.leaders = Leaders(self.layout)
         self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
@@ -168,6 +169,10 @@ class FileOperations(ModelOperations):
     def _audience(self) -> Audience:
         return self._storage.audience
 
+    @property
+    def _clock(self) -> StorageClock:
+        return self._storage.clock
+
     def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
         self._storage.workers.see(worker, queues, now)
 
@@ -213,7 +218,3 @@ def _start_anew(storage: weakref.ref[FileStorage]) -> None:
     here = storage()
     if here is not None:
         here.start_anew()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -37,12 +37,12 @@ class Workers:
         path = self._layout.workers / file_name(worker, ".worker")
         known = self._mine.get(worker)
         try:
-            if known is not None and (not queues or tuple(queues) == known):
+            if known is not None and (not queues or tuple(sorted(queues)) == known):
                 os.utime(path, (now.timestamp(), now.timestamp()))
                 return
         except FileNotFoundError:
             pass
-        self._mine[worker] = served = tuple(queues) or known or ()
+        self._mine[worker] = served = tuple(sorted(queues)) or known or ()
         self._write(path, worker, served, now)
 
     def _write(self, path: Path, worker: str, queues: tuple[str, ...], now: datetime) -> None:

@@ -45,7 +45,8 @@ def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = No
         slot, state = _take_slot(jobs, queue, settings, settings.singleton_seconds)
         if slot is None:
             return EnqueueResult("duplicate", job.id, state)
-        run_at = max(slot, run_at) if slot <= now else slot
+        if slot > now:
+            run_at = max(slot, run_at)
     if taken is not None:
         jobs.change(taken, superseded=True)
     record = Record(jobs.last_seq + 1, queue, job.id, job.payload, settings, now, run_at, source=source, slot=slot)

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
+    from datetime import datetime
 
     from pgjq.blocking import Colour
     from pgjq.job import Event
     from pgjq.storage.model.jobs import Jobs
+
+
+# What a sleeper is told: that there is work, or only that it should look again.
+WORK: Final = True
+LOOK: Final = False
+
+
+class Sleeper:
+    """A worker that waits for jobs of some queues, and when it will look by itself because one is due then.
+
+    `due` changes only inside an operation of the storage, so that no job is filed between a look and its noting.
+    """
+
+    __slots__ = ("box", "due", "queues")
+
+    def __init__(self, queues: Sequence[str], colour: Colour) -> None:
+        self.box: Mailbox[bool] = Mailbox(colour)
+        self.due: datetime | None = None
+        self.queues = queues
+
+    def look(self, jobs: Jobs) -> float | None:
+        """Tell in how many seconds there may be a job to claim, 0 or less for now; None: not as things are."""
+        self.due = jobs.next_due(self.queues)
+        return None if self.due is None else (self.due - jobs.now).total_seconds()
+
+    def is_late_for(self, due: datetime) -> bool:
+        """Whether it would sleep past that time."""
+        return self.due is None or due < self.due
+
+    def look_by(self, due: datetime) -> None:
+        """Have it look again, because a job is due then; jobs due later than that need not tell it once more."""
+        self.due = due
+        self.box.put(LOOK)
 
 
 class Audience:
@@ -23,8 +56,8 @@ class Audience:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscribers: list[tuple[str | None, Mailbox[Event]]] = []
-        self._sleepers: dict[str, list[Mailbox[None]]] = defaultdict(list)
-        self._expected: dict[tuple[str, str], list[Mailbox[None]]] = {}
+        self._sleepers: dict[str, list[Sleeper]] = {}
+        self._expected: dict[tuple[str, str], list[Mailbox[bool]]] = {}
 
     @property
     def listens(self) -> bool:
@@ -33,16 +66,26 @@ class Audience:
 
     def tell(self, jobs: Jobs) -> None:
         """Tell everybody what an operation did."""
-        if not (jobs.awake or self.listens):
+        if not (jobs.awake or jobs.later or self.listens):
             return
         with self._lock:
-            for queue in jobs.awake:
-                _ring(self._sleepers.get(queue, ()))
+            if self._sleepers:
+                self._wake(jobs)
             if self._subscribers:
                 self._tell_events(jobs.events())
             if self._expected:
                 for key in jobs.ended():
-                    _ring(self._expected.get(key, ()))
+                    for box in self._expected.get(key, ()):
+                        box.put(LOOK)
+
+    def _wake(self, jobs: Jobs) -> None:
+        for queue in filter(jobs.is_open, jobs.awake):
+            for sleeper in self._sleepers.get(queue, ()):
+                sleeper.box.put(WORK)
+        for queue, due in jobs.later.items():
+            for sleeper in self._sleepers.get(queue, ()):
+                if sleeper.is_late_for(due) and jobs.is_open(queue):
+                    sleeper.look_by(due)
 
     def _tell_events(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -57,19 +100,19 @@ class Audience:
                 box.dropped += 1
 
     def wake(self) -> None:
-        """Have everybody look who waits for jobs."""
+        """Have every sleeper and every waiter look again."""
         with self._lock:
-            for boxes in (*self._sleepers.values(), *self._expected.values()):
-                _ring(boxes)
+            for box in self._waiting_boxes():
+                box.put(LOOK)
 
-    def expect(self, key: tuple[str, str], colour: Colour) -> Mailbox[None]:
+    def expect(self, key: tuple[str, str], colour: Colour) -> Mailbox[bool]:
         """Have a box for word that a job of this queue and id has ended, or is gone."""
-        box: Mailbox[None] = Mailbox(colour)
+        box: Mailbox[bool] = Mailbox(colour)
         with self._lock:
             self._expected.setdefault(key, []).append(box)
         return box
 
-    def expect_no_more(self, key: tuple[str, str], box: Mailbox[None]) -> None:
+    def expect_no_more(self, key: tuple[str, str], box: Mailbox[bool]) -> None:
         """Take the box away."""
         with self._lock:
             left = [b for b in self._expected.pop(key, ()) if b is not box]
@@ -89,29 +132,32 @@ class Audience:
             self._subscribers = [(queue, b) for queue, b in self._subscribers if b is not box]
 
     @contextmanager
-    def sleeping(self, queues: Sequence[str], colour: Colour) -> Generator[Mailbox[None]]:
-        """Have a box that a wake-up for one of the queues falls into."""
-        box: Mailbox[None] = Mailbox(colour)
+    def sleeping(self, queues: Sequence[str], colour: Colour) -> Generator[Sleeper]:
+        """Have a sleeper told of jobs in some queues, for as long as the block lasts."""
+        sleeper = Sleeper(queues, colour)
         with self._lock:
             for queue in queues:
-                self._sleepers[queue].append(box)
+                self._sleepers.setdefault(queue, []).append(sleeper)
         try:
-            yield box
+            yield sleeper
         finally:
             with self._lock:
                 for queue in queues:
-                    self._sleepers[queue].remove(box)
+                    self._leave_queue(queue, sleeper)
+
+    def _leave_queue(self, queue: str, sleeper: Sleeper) -> None:
+        sleepers = self._sleepers[queue]
+        sleepers.remove(sleeper)
+        if not sleepers:
+            del self._sleepers[queue]
+
+    def _waiting_boxes(self) -> set[Mailbox[bool]]:
+        sleepers = {sleeper.box for sleepers in self._sleepers.values() for sleeper in sleepers}
+        return sleepers.union(*self._expected.values())
 
     def close(self) -> None:
         """End every wait."""
         with self._lock:
-            boxes: list[Mailbox[Any]] = [box for _, box in self._subscribers]
-            for waiting in (*self._sleepers.values(), *self._expected.values()):
-                boxes += waiting
+            boxes: list[Mailbox[Any]] = [*(box for _, box in self._subscribers), *self._waiting_boxes()]
         for box in boxes:
             box.close()
-
-
-def _ring(boxes: Iterable[Mailbox[None]]) -> None:
-    for box in boxes:
-        box.put(None)

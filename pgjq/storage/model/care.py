@@ -49,7 +49,7 @@ def retry(jobs: Jobs, queue: str, job_id: str) -> JobStatus | None:
         return None
     if record.state in ("failed", "cancelled"):
         if not may_retry(jobs, record):
-            raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one has it")
+            raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
         put_back(jobs, record)
     return status_of(record, jobs.now)
 

@@ -51,11 +51,11 @@ class ModelDefinitions(ABC):
         return await self._do(partial(queues.blocked_keys, name=name))
 
     async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """See `Definitions`."""
+        """See `Operations`."""
         return await self._do(partial(queues.cancel_many, queue=queue, job_ids=job_ids))
 
     async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """See `Definitions`."""
+        """See `Operations`."""
         return await self._do(partial(queues.retry_many, queue=queue, job_ids=job_ids))
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:

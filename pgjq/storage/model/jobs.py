@@ -7,12 +7,12 @@ them down to make them again later, misses none.
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.job import LIVE, Event
+from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.known import Known
 
@@ -65,9 +65,10 @@ class Jobs:
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
         self.awake: set[str] = set()  # Queues that got something to claim.
+        self.later: dict[str, datetime] = {}  # Queues that got something to claim later, and when the first is due.
         self._noting = True
-        self._ready: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self._waiting: list[tuple[datetime, int]] = []
+        self._ready: dict[str, Heap[int]] = {}  # By queue: minus priority.
+        self._waiting: dict[str, Heap[datetime]] = {}  # By queue: `run_at`.
         self._keys: dict[str, Keys] = {}  # Of queues with a policy.
 
     def begin(self, now: datetime, *, noting: bool = True) -> None:
@@ -76,6 +77,7 @@ class Jobs:
         self.changes = []
         self.queue_changes = []
         self.awake = set()
+        self.later = {}
         self._noting = noting
 
     @property
@@ -184,6 +186,7 @@ class Jobs:
         self.queues.pop(name, None)
         self._keys.pop(name, None)
         self._ready.pop(name, None)
+        self._waiting.pop(name, None)
         if self._noting:
             self.queue_changes.append(QueueChange(name, None))
 
@@ -205,7 +208,7 @@ class Jobs:
             if record.run_at <= self.now:
                 self._make_ready(record)
                 return
-            heapq.heappush(self._waiting, (record.run_at, record.seq))
+            self._put_off(record)
         if keys is not None:
             self._offer(keys, record)
 
@@ -224,8 +227,33 @@ class Jobs:
             self._push(first)
 
     def _push(self, record: Record) -> None:
-        heapq.heappush(self._ready[record.queue], (-record.settings.priority, record.seq))
+        heap = self._ready.get(record.queue)
+        if heap is None:
+            heap = self._ready[record.queue] = Heap(partial(self._find_ready, record.queue))
+        heap.push(-record.settings.priority, record.seq)
         self.awake.add(record.queue)
+
+    def _put_off(self, record: Record) -> None:
+        """Have a job promoted at its time, and note that the queue has a job for then."""
+        queue, run_at = record.queue, record.run_at
+        heap = self._waiting.get(queue)
+        if heap is None:
+            heap = self._waiting[queue] = Heap(self._find_waiting)
+        heap.push(run_at, record.seq)
+        if queue not in self.later or run_at < self.later[queue]:
+            self.later[queue] = run_at
+
+    def _find_ready(self, queue: str, _rank: int, seq: int) -> Record | None:
+        """Find the job of an entry that can be claimed; it gets another entry when it is given back, or at its turn."""
+        record, keys = self.records.get(seq), self._keys.get(queue)
+        return record if record is not None and record.ready and (keys is None or keys.may_run(record)) else None
+
+    def _find_waiting(self, due: datetime, seq: int) -> Record | None:
+        """Find the job of an entry that waits for that time."""
+        record = self.records.get(seq)
+        if record is None or record.ready or record.run_at != due or record.state not in WAITING:
+            return None
+        return record
 
     def current(self, queue: str, job_id: str) -> Record | None:
         """Find the job that an id means now."""
@@ -250,36 +278,36 @@ class Jobs:
         record = self.processing.get(lease.key)
         return record if record is not None and record.lease == lease.number else None
 
-    def promote(self) -> None:
-        """Make jobs claimable whose time has come."""
-        while self._waiting and self._waiting[0][0] <= self.now:
-            due, seq = heapq.heappop(self._waiting)
-            record = self.records.get(seq)
-            if record and record.state in WAITING and not record.ready and record.run_at == due:
-                self._make_ready(record)
+    def promote(self, queue: str) -> None:
+        """Make the jobs of a queue claimable whose time has come."""
+        heap = self._waiting.get(queue)
+        while heap is not None and (record := heap.first()) is not None and record.run_at <= self.now:
+            self._make_ready(record)
+
+    def is_open(self, queue: str) -> bool:
+        """Whether claims look at a queue: it exists, and is not paused."""
+        known = self.queues.get(queue)
+        return known is not None and not known.paused
 
     def first(self, queue: str) -> Record | None:
-        """Look at the first job of a queue that may be claimed; entries of others are thrown away.
+        """Return the first job of a queue that may be claimed."""
+        heap = self._ready.get(queue)
+        return None if heap is None or not self.is_open(queue) else heap.first()
 
-        They come again when their time does: when they are given back, or it is their turn.
-        """
-        known = self.queues.get(queue)
-        if known is None or known.paused:
+    def next_due(self, queues: Sequence[str]) -> datetime | None:
+        """Tell when one of the queues may have a job to claim: `now` if one has, None if none will as things are."""
+        moments = [due for queue in queues if (due := self._due(queue)) is not None]
+        return min(moments, default=None)
+
+    def _due(self, queue: str) -> datetime | None:
+        self.promote(queue)
+        if not self.is_open(queue):
             return None
-        heap, keys = self._ready[queue], self._keys.get(queue)
-        while heap:
-            record = self.records.get(heap[0][1])
-            if record is not None and record.ready and (keys is None or keys.may_run(record)):
-                return record
-            heapq.heappop(heap)
-        return None
-
-    def peek(self, queues: Sequence[str]) -> float | None:
-        """Tell in how many seconds one of the queues may have a job to claim; 0 is now, None is not as it looks."""
-        self.promote()
-        if any(self.first(queue) is not None for queue in queues):
-            return 0.0
-        return (self._waiting[0][0] - self.now).total_seconds() if self._waiting else None
+        if self.first(queue) is not None:
+            return self.now
+        heap = self._waiting.get(queue)
+        waiting = None if heap is None else heap.first()
+        return None if waiting is None else waiting.run_at
 
 
 def _slot(record: Record, begins: datetime) -> Slot:

@@ -15,7 +15,6 @@ from pgjq.errors import UnsupportedError
 from pgjq.storage.model import answers, care, runs
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.expectation import ModelExpectation
-from pgjq.storage.model.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Effects, Expectation, Lease, Pulse, Reaped, Settled, Settlement
+    from pgjq.storage.clock import StorageClock
     from pgjq.storage.model.audience import Audience
+    from pgjq.storage.model.jobs import Jobs
 
 R = TypeVar("R")
 
@@ -58,6 +59,10 @@ class ModelOperations(ModelDefinitions):
     @property
     @abstractmethod
     def _audience(self) -> Audience: ...
+
+    @property
+    @abstractmethod
+    def _clock(self) -> StorageClock: ...
 
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
@@ -143,15 +148,15 @@ class ModelOperations(ModelDefinitions):
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""
         until = time.monotonic() + timeout
-        with self._audience.sleeping(queues, self._colour) as box:
+        with self._audience.sleeping(queues, self._colour) as sleeper:
             while True:
-                due = await self._glance(partial(Jobs.peek, queues=queues))
+                due = await self._glance(sleeper.look)
                 if due is not None and due <= 0:
                     return True
                 left = until - time.monotonic()
                 if left <= 0:
                     return False
-                if await box.take(min(left, self._look_again(poll), left if due is None else due)):
+                if any(await sleeper.box.take(min(left, self._look_again(poll), self._clock.nap(due)))):
                     return True
 
     def _look_again(self, poll: float) -> float:

@@ -63,10 +63,10 @@ class Terms(NamedTuple):
 
 def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
-    jobs.promote()
     usual = Terms.of(PLAIN, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
+        jobs.promote(queue)
         while len(taken) < limit and (record := jobs.first(queue)) is not None:
             options = record.settings.options
             terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)

@@ -1,16 +1,15 @@
 """Somebody else's connection: enqueueing inside the caller's own transaction.
 
-A psycopg connection is used as it is. SQLAlchemy's sessions and connections, and Django's connections, run the
+A psycopg connection is used as it is. SQLAlchemy's sessions and connections, Django's connections and asyncpg's run the
 statement themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits,
-rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy and Django
-are recognised without being imported.
+rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy, Django and
+asyncpg are recognised without being imported.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -20,16 +19,17 @@ from pgjq.storage.postgres.failures import translate
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Rows, Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Colour
     from pgjq.storage.postgres.queries import Queries
 
 WANTED = (
-    "connection must be a psycopg Connection or AsyncConnection, a SQLAlchemy Session, Connection, AsyncSession or "
-    "AsyncConnection, or a Django connection"
+    "connection must be a psycopg Connection or AsyncConnection, an asyncpg Connection, a SQLAlchemy Session, "
+    "Connection, AsyncSession or AsyncConnection, or a Django connection"
 )
+OTHERWISE = "any other driver can call the SQL function pgjq.enqueue(queue, payload, id => …) in its transaction"
 
 
 def adopt(connection: Any, colour: Colour, queries: Queries) -> Session:
@@ -48,18 +48,39 @@ def _recognise(connection: Any, queries: Queries) -> tuple[Session, Colour]:
         return BlockingSession(connection, queries), "blocking"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(connection, psycopg.AsyncConnection):
         return AsyncSession(connection, queries), "async"  # pyright: ignore[reportUnknownArgumentType]
-    roots = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
+    roots = _roots(connection)
     if roots & {"sqlalchemy.AsyncSession", "sqlalchemy.AsyncConnection", "sqlalchemy.async_scoped_session"}:
         return _AsyncAlchemy(connection, queries), "async"
     if roots & {"sqlalchemy.Session", "sqlalchemy.Connection", "sqlalchemy.scoped_session"}:
         return _Alchemy(connection, queries), "blocking"
-    if getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor"):
+    if is_django(connection):
         return _Django(connection, queries), "blocking"
-    raise ValidationError(f"{WANTED}, not {type(connection).__name__}")
+    if is_asyncpg(connection):
+        return _Asyncpg(connection, queries), "async"
+    raise ValidationError(f"{WANTED}, not {_full_name(connection)}; {OTHERWISE}")
+
+
+def _full_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def is_django(connection: Any) -> bool:
+    """Recognise a Django connection to PostgreSQL."""
+    return getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor")
+
+
+def is_asyncpg(connection: Any) -> bool:
+    """Recognise an asyncpg connection, also one of a pool."""
+    return bool(_roots(connection) & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"})
+
+
+def _roots(connection: object) -> set[str]:
+    """Name the classes of a connection by package and name."""
+    return {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
 
 
 class _Adopted:
-    """What the three have in common: one statement, no copying, no transactions of our own."""
+    """What these have in common: one statement, no copying, no transactions of our own."""
 
     can_copy = False
 
@@ -78,33 +99,35 @@ class _Adopted:
 class _Alchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import SQLAlchemyError
 
-        try:
+        with sqlalchemy_errors():
             return [_plain(row) for row in self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _AsyncAlchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         from sqlalchemy import text
-        from sqlalchemy.exc import SQLAlchemyError
 
-        try:
+        with sqlalchemy_errors():
             return [_plain(row) for row in await self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
 
 
 class _Django(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(self._queries.psycopg(name).decode(), params)
-                return [_plain(row) for row in cursor.fetchall()]
-        except import_module("django.db").Error as error:
-            raise _from_driver(error.__cause__, error) from error
+        with django_errors(), self._connection.cursor() as cursor:
+            cursor.execute(self._queries.psycopg(name).decode(), params)
+            return [_plain(row) for row in cursor.fetchall()]
+
+
+class _Asyncpg(_Adopted):
+    async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
+        statement, names = self._queries.asyncpg(name)
+        with asyncpg_errors():
+            return [tuple(row) for row in await self._connection.fetch(statement, *(params[each] for each in names))]
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """Several statements are one transaction also where the caller has opened none."""
+        return _Callers() if self._connection.is_in_transaction() else self._connection.transaction()
 
 
 class _Callers:
@@ -126,28 +149,31 @@ def _from_driver(cause: object, error: Exception) -> Exception:
     return translate(cause) if isinstance(cause, psycopg.Error) else StorageError(str(cause or error))
 
 
-@asynccontextmanager
-async def committing(session: Session) -> AsyncGenerator[Session]:
-    """Own a SQLAlchemy session for one transaction: commit it at the end, roll it back on an error, close it."""
+@contextmanager
+def sqlalchemy_errors() -> Generator[None]:
+    """Raise SQLAlchemy's errors as pgjq's."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    owned = session.connection
     try:
-        yield session
-        try:
-            await _maybe(owned.commit())
-        except SQLAlchemyError as error:
-            raise _from_driver(getattr(error, "orig", None), error) from error
-    except BaseException:
-        with suppress(SQLAlchemyError):
-            await _maybe(owned.rollback())
-        raise
-    finally:
-        with suppress(SQLAlchemyError):
-            await _maybe(owned.close())
+        yield
+    except SQLAlchemyError as error:
+        raise _from_driver(getattr(error, "orig", None), error) from error
 
 
-async def _maybe(answer: Any) -> None:
-    """Await what an async session returns; a blocking one returns nothing."""
-    if isawaitable(answer):
-        await answer
+@contextmanager
+def django_errors() -> Generator[None]:
+    """Raise Django's errors as pgjq's."""
+    try:
+        yield
+    except import_module("django.db").Error as error:
+        raise _from_driver(error.__cause__, error) from error
+
+
+@contextmanager
+def asyncpg_errors() -> Generator[None]:
+    """Raise asyncpg's errors as pgjq's."""
+    asyncpg = import_module("asyncpg")
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise _from_driver(error, error) from error

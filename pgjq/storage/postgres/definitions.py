@@ -89,12 +89,12 @@ class PostgresDefinitions:
         return keys
 
     async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """See `Definitions`."""
+        """See `Operations`."""
         return len(await self._fetch("cancel", {"queue": queue, "ids": literals.texts(sorted(job_ids))}))
 
     async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """See `Definitions`."""
-        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
+        """See `Operations`."""
+        found = await self._fetch("retry_many", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
         return sum(became == "queued" for _, became in found)
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:

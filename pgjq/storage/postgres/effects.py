@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import JobCancelledError, LeaseLostError, PgjqError
 from pgjq.storage.postgres import literals
-from pgjq.storage.postgres.adopt import adopt, committing
+from pgjq.storage.postgres.own_transaction import own_transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -72,5 +72,5 @@ async def open_unit(
         async with pool.session() as session, session.transaction():
             yield session
     else:
-        async with committing(adopt(session_factory(), colour, queries)) as session:
+        async with own_transaction(session_factory, colour, queries) as session:
             yield session

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from pgjq.blocking import Blocking, drive
+from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.pool import CONNECTION, check_version
 from pgjq.storage.postgres.queries import Queries
@@ -44,7 +45,7 @@ class Errand:
 def errand(conninfo: str, schema: str = "pgjq") -> Generator[Errand]:
     """Connect, see that the schema is one that this code can use, and close in the end."""
     queries = Queries(schema)
-    with translated(), psycopg.connect(conninfo, **CONNECTION) as connection:
+    with translated(), psycopg.connect(libpq_conninfo(conninfo), **CONNECTION) as connection:
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # Whatever the database's usual one is.
         session = BlockingSession(connection, queries)
         check_version(drive(session.fetch("schema_version", {}))[0][0])

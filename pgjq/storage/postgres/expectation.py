@@ -2,6 +2,7 @@
 
 The wish to be told is a mark on the job's row (`job.awaited`). It goes in with the job, or is put on a job that is
 there already; whoever ends a marked job notifies in the same commit (ADR 12). The row's number is the job's name here.
+A retry makes a new row, without the mark: a waiter that was notified of an end and finds the job alive marks it again.
 Tasks that ask at the same time do so together. Only jobs with ids that were made here go in together: another one might
 have to wait for somebody else's transaction with the same id, and all the others with it.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from pgjq.job import LIVE
 from pgjq.storage.expectation import MailExpectation
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.enqueue import enqueue_awaited, enqueue_made
@@ -98,6 +100,7 @@ class PostgresExpectation(MailExpectation):
         self._listener = listener
         self._questions = questions
         self._seq: int | None = None
+        self._has_joined = False  # Marked just now: the next look needs no other mark.
 
     async def enqueue(self, job: Submission, *, made_id: bool = False) -> EnqueueResult:
         """Enqueue with the mark, or mark what is there."""
@@ -105,6 +108,7 @@ class PostgresExpectation(MailExpectation):
         self._is_new = self._seq is not None
         if result.status == "duplicate":
             self._seq = await self._questions.join(self._queue, self._id)
+            self._has_joined = True
         return result
 
     async def close(self) -> None:
@@ -113,7 +117,14 @@ class PostgresExpectation(MailExpectation):
         self._listener.leave(self._topic, self._box)
 
     async def _look(self) -> Answer | None:
-        return None if self._seq is None else await self._questions.look(self._queue, self._id, self._seq)
+        if self._seq is None:
+            return None
+        found = await self._questions.look(self._queue, self._id, self._seq)
+        is_marked, self._has_joined = self._has_joined, False
+        if found is None or found.state not in LIVE or is_marked or not self._hears:
+            return found
+        await self._questions.join(self._queue, self._id)
+        return await self._questions.look(self._queue, self._id, self._seq)
 
     @property
     def _hears(self) -> bool:

@@ -255,7 +255,10 @@ class Listener:
     def _sort_out(self, channel: str, payload: str) -> None:
         if channel == ANSWERS:
             for queue, job_id, state in json.loads(payload):
-                self._put(Topic(ANSWERS, queue, job_id), state)
+                if job_id is None:
+                    self._put_for_queue(queue, state)
+                else:
+                    self._put(Topic(ANSWERS, queue, job_id), state)
         else:
             self._put(Topic(channel, payload if channel == WAKE else ""), payload)
 
@@ -264,6 +267,13 @@ class Listener:
             boxes = tuple(self._wants.get(topic, ()))
         for box in boxes:
             box.put(notice)
+
+    def _put_for_queue(self, queue: str, notice: Notice) -> None:
+        """Notify the waiters of every job of a queue, which has been deleted."""
+        with self._lock:
+            topics = [topic for topic in self._wants if topic.channel == ANSWERS and topic.subject == queue]
+        for topic in topics:
+            self._put(topic, notice)
 
     def _tell_everyone(self, notice: Notice) -> None:
         with self._lock:

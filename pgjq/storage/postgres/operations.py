@@ -82,7 +82,7 @@ class PostgresOperations(PostgresDefinitions):
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        number = await self._number_of(worker, tuple(queues))
+        number = await self._number_of(worker, tuple(sorted(queues)))
         params = {
             "queues": literals.texts(queues),
             "worker": number,
@@ -196,10 +196,13 @@ class PostgresOperations(PostgresDefinitions):
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        found = await self._fetch("retry", {"queue": queue, "ids": literals.texts([job_id])})
-        if any(became == "taken" for _, became in found):
+        found = await self._fetch("retry", {"queue": queue, "id": job_id})
+        if not found:
+            return None
+        *job, became = found[0]
+        if became == "taken":
             raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
-        return (await self.get(queue, [job_id])).get(job_id)
+        return rows.job_status(job)
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""

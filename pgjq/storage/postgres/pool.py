@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import select
 import threading
 import time
@@ -17,10 +16,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from pgjq.errors import SchemaError, StorageError, ValidationError
+from pgjq.errors import SchemaError, StorageError
+from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.failures import MIGRATE, translated
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 
@@ -103,7 +102,7 @@ class Pools:
         # A pooler makes up a process number of its own when it greets a client.
         self.prepared = PREPARED if answering == greeted_by else frozenset()
         if isolation != "read committed":
-            own = check_conninfo(self.conninfo).get("options") or ""
+            own = parameters(self.conninfo).get("options") or ""
             self.connection = CONNECTION | {"options": f"{own} {READ_COMMITTED}"}
         self.checked = True
 
@@ -297,13 +296,3 @@ def check_version(version: int) -> None:
     else:
         message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
     raise SchemaError(message)
-
-
-def check_conninfo(conninfo: str) -> dict[str, Any]:
-    """Return the parameters of a libpq connection string or URL."""
-    try:
-        return conninfo_to_dict(conninfo)
-    except (psycopg.ProgrammingError, AttributeError) as error:
-        # libpq repeats what it cannot read, with the password that may be in it.
-        said = re.sub(r'(URI|token|"/"\)): ".*"', r"\1", str(error))
-        raise ValidationError(f"this is not a PostgreSQL connection string: {said}") from error

@@ -111,6 +111,13 @@ class Queries:
         return render(text, self.schema.replace(":", "\\:"))
 
     @functools.cache  # noqa: B019
+    def asyncpg(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Return a statement with asyncpg's `$1` parameters, and their names in that order."""
+        text = _plain(name)
+        names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+        return render(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text), self.schema), names
+
+    @functools.cache  # noqa: B019
     def copy(self, name: str) -> bytes:
         """Return a `COPY` statement, which has no parameters, and in which psycopg leaves percent signs alone."""
         return render(_plain(name), self.schema).encode()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pgjq.errors import ValidationError
 from pgjq.options import whole
 from pgjq.storage.base import Operations, Promises
+from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.leader import Offices
 from pgjq.storage.postgres.listen import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
-from pgjq.storage.postgres.pool import Pools, check_conninfo
+from pgjq.storage.postgres.pool import Pools
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 class PostgresStorage:
     """Jobs in tables of a PostgreSQL database, version 14 or newer.
 
-    `conninfo` is a libpq connection string or URL. Nothing is opened before the first operation. Share one storage
-    among all clients, queues and threads of a process: it keeps between `min_size` and `max_size` connections for
-    each colour that is used, and one more that listens once somebody waits.
+    `conninfo` is a libpq connection string or URL, or SQLAlchemy's URL with a driver in it. Nothing is opened before
+    the first operation. Share one storage among all clients, queues and threads of a process: it keeps between
+    `min_size` and `max_size` connections for each colour that is used, and one more that listens once somebody waits.
     """
 
     promises = Promises(
@@ -40,7 +41,7 @@ class PostgresStorage:
     def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
         if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValidationError("conninfo must be a libpq connection string or URL")
-        check_conninfo(conninfo)
+        conninfo = libpq_conninfo(conninfo)
         whole("min_size", min_size, 0)
         whole("max_size", max_size, max(1, min_size))
         self.conninfo = conninfo

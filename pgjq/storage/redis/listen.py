@@ -48,6 +48,10 @@ class Listener(Protocol):
         """Stop putting messages into a mailbox; the last one to leave ends the listening, some time later."""
         ...
 
+    def resync(self) -> None:
+        """Have everyone look for themselves, from any thread."""
+        ...
+
     async def close_here(self) -> None:
         """Close what there is on this event loop."""
         ...
@@ -108,6 +112,10 @@ class ThreadListener:
         """See `Listener`."""
         with self._lock:
             self._audience.leave(subject, box)
+
+    def resync(self) -> None:
+        """See `Listener`."""
+        self._audience.resync()
 
     async def close_here(self) -> None:
         """Do nothing: the thread is everybody's."""
@@ -221,6 +229,10 @@ class AwaitedListener:
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
         self._listener.leave(subject, box)
+
+    def resync(self) -> None:
+        """See `Listener`."""
+        self._listener.resync()
 
     async def close_here(self) -> None:
         """Do nothing: the thread is everybody's."""

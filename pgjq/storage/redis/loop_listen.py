@@ -56,6 +56,11 @@ class LoopListener:
         for ear in tuple(self._ears.values()):
             ear.audience.leave(subject, box)
 
+    def resync(self) -> None:
+        """See `Listener`."""
+        for ear in tuple(self._ears.values()):
+            ear.audience.resync()
+
     async def close_here(self) -> None:
         """See `Listener`."""
         with self._lock:

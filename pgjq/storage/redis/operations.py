@@ -74,9 +74,10 @@ class RedisOperations:
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        if self._shared.workers.get(worker) != tuple(queues):
-            await self._see(worker, queues)
-            self._shared.workers[worker] = tuple(queues)
+        served = tuple(sorted(queues))  # The order of a worker's queues changes from claim to claim.
+        if self._shared.workers.get(worker) != served:
+            await self._see(worker, served)
+            self._shared.workers[worker] = served
         taken: list[Claimed] = []
         for queue in queues:
             if len(taken) == limit:
@@ -147,13 +148,23 @@ class RedisOperations:
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
         """See `Operations`."""
-        found = await self._run("cancel", queue, rows.write({"id": job_id, "active": active}))
+        _, found = await self._run("cancel", queue, rows.write({"ids": [job_id], "active": active}))
         return CancelResult(found.decode())
+
+    async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        count, *_ = await self._run("cancel", queue, rows.write({"ids": list(job_ids)}))
+        return count
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        found = await self._run("retry", queue, rows.write({"id": job_id}))
-        return None if found is None else rows.statuses(queue, found[0], found[1:])[0][1]
+        _, found, *outcomes = await self._run("retry", queue, rows.write({"ids": [job_id], "show": True}))
+        return next((status for _, status in rows.statuses(queue, found, outcomes)), None)
+
+    async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        count, *_ = await self._run("retry", queue, rows.write({"ids": list(job_ids)}))
+        return count
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""

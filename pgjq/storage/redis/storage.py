@@ -112,6 +112,15 @@ class RedisStorage:
         """Return blocking operations with a connection of their own."""
         return RedisOperations("blocking", self._connections.reserved(), self._channels["blocking"], self.shared)
 
+    def move_clock(self, now: int | None) -> None:
+        """Have scripts take another time for now, in microseconds, or the server's again; sleepers look again.
+
+        For tests alone, through `pgjq.testing.RedisClock`.
+        """
+        self.shared.frozen = now
+        for channels in self._channels.values():
+            channels.wakes.resync()
+
     def close(self) -> None:
         """Close every connection of ours, end every wait. Closing twice is fine."""
         if not self._connections.closed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec
 
 import pytest
 
@@ -32,7 +32,12 @@ def case(
 
 
 class WorkerCases(Applicable):
-    """The fixtures of every case. A suite overrides `storage`, and `reopen` and `source` where processes share it."""
+    """The fixtures of every case. A suite overrides `storage`, and `reopen` and `source` where processes share it.
+
+    `falls_asleep_after` is how many seconds an idle worker of this storage goes on looking for jobs before it sleeps.
+    """
+
+    falls_asleep_after: ClassVar[float] = Harness.falls_asleep_after
 
     @pytest.fixture(params=["sync", "async"])
     def mode(self, request: pytest.FixtureRequest) -> Mode:
@@ -55,6 +60,13 @@ class WorkerCases(Applicable):
         return None
 
     @pytest.fixture
+    def connect(self) -> Callable[[], Any]:
+        """Return what opens a connection for a transaction of the caller's, if the storage promises transactions."""
+        raise NotImplementedError
+
+    @pytest.fixture
     def harness(self, storage: Storage, mode: Mode, reopen: Callable[[], Storage], source: str | None) -> Harness:
         """Return what the case works with."""
-        return Harness(storage, mode, reopen, source)
+        harness = Harness(storage, mode, reopen, source)
+        harness.falls_asleep_after = self.falls_asleep_after
+        return harness

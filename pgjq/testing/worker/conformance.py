@@ -8,8 +8,33 @@ poll so seldom that only a wake-up explains a job that runs.
 
 from __future__ import annotations
 
+from pgjq.testing.worker.bulk import BulkCommands
+from pgjq.testing.worker.cancelling import Cancelling
 from pgjq.testing.worker.delays import Delays
+from pgjq.testing.worker.endings import Endings
+from pgjq.testing.worker.events import Events
+from pgjq.testing.worker.fairness import Fairness
+from pgjq.testing.worker.leases import Leases
+from pgjq.testing.worker.lifecycle import Lifecycle
+from pgjq.testing.worker.policies import BlockedKeys
+from pgjq.testing.worker.request_response import RequestResponse
+from pgjq.testing.worker.retries import Retries
+from pgjq.testing.worker.waking import Redefining, Waking
 
 
-class WorkerConformance(Delays):
+class WorkerConformance(
+    Delays,
+    Retries,
+    Waking,
+    Redefining,
+    BlockedKeys,
+    Fairness,
+    BulkCommands,
+    Endings,
+    Cancelling,
+    Leases,
+    RequestResponse,
+    Events,
+    Lifecycle,
+):
     """Everything that users of queues, workers and clients rely on."""

@@ -10,16 +10,18 @@ import asyncio
 import inspect
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pgjq.blocking import drive
 from pgjq.client import AsyncClient, Client
+from pgjq.job import NewJob
+from pgjq.lease import LeasePolicy
 from pgjq.queue import AsyncQueue, Queue, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 
     from pgjq.job import Event
     from pgjq.storage.base import Storage
@@ -35,6 +37,8 @@ BLOCK_TIMEOUT = 30.0
 # How long a case waits for what must happen. It is shorter than BLOCK_TIMEOUT, and long for a busy machine.
 LIMIT = 20.0
 TICK = 0.005
+# The lease of a worker that dies with its job: it lapses soon, and nothing renews it.
+LAPSING = LeasePolicy(lease=0.05, heartbeat=None)
 
 
 class EventLog:
@@ -62,6 +66,8 @@ class EventLog:
 
 class Harness:
     """One case's storage and mode. `reopen` opens the same data once more, as another process would."""
+
+    falls_asleep_after = 0.05
 
     def __init__(self, storage: Storage, mode: Mode, reopen: Callable[[], Storage], source: str | None = None) -> None:
         self.storage = storage
@@ -109,7 +115,7 @@ class Harness:
 
     def queue(
         self,
-        handler: Callable[..., Any] | None = None,
+        handler: Callable[[Any], Any] | None = None,
         *,
         name: str = QUEUE,
         storage: Storage | None = None,
@@ -193,6 +199,43 @@ class Harness:
         with ThreadPoolExecutor(count) as pool:
             return [done.result() for done in [pool.submit(drive, call(n)) for n in range(count)]]
 
+    async def asleep(self) -> None:
+        """Let idle workers fall asleep, so that from now on only a notification or a due job wakes them."""
+        await self.sleep(self.falls_asleep_after)
+
+    async def until_all(self, queue: Any, job_ids: Iterable[str], state: str = "completed") -> None:
+        """Wait until each of some jobs is in a state."""
+        for job_id in job_ids:
+            await self.until_state(queue, job_id, state)
+
+    def background(
+        self, method: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Begin a call beside the case, on a thread or as a task; what is returned waits for its result."""
+        call = self.call(method, *args, **kwargs)
+        if self.mode == "async":
+            task = asyncio.ensure_future(call)
+            return lambda: asyncio.wait_for(task, LIMIT)
+        pool = ThreadPoolExecutor(1)
+        future = pool.submit(drive, call)
+        pool.shutdown(wait=False)
+        return _result_of(future)
+
+    async def abandon(self, *job_ids: str, policy: LeasePolicy = LAPSING, **options: Any) -> None:
+        """Enqueue jobs and claim them, as a worker does that dies at once."""
+        queue = self.queue()
+        await self.call(queue.enqueue_many, [NewJob(job_id, None, **options) for job_id in job_ids])
+        ops = self.storage.operations("async" if self.mode == "async" else "blocking")
+        claimed = await ops.claim([queue.name], worker="dead", limit=len(job_ids), policy=policy)
+        assert sorted(job.lease.id for job in claimed) == sorted(job_ids)
+
+
+def _result_of(future: Future[Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
+    async def result() -> Any:
+        return future.result(LIMIT)
+
+    return result
+
 
 async def _blocking_sleep(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251  (in sync mode a case never suspends)
@@ -203,7 +246,7 @@ def echo(job: Any) -> Any:
     return job.payload
 
 
-def styled(style: Style, body: Callable[[Any], Any]) -> Callable[..., Any]:
+def styled(style: Style, body: Callable[[Any], Any]) -> Any:
     """Return a handler of a style that does what a plain function of a job does."""
     if style == "function":
         return body

@@ -47,7 +47,7 @@ end
 -- What is to change: for each key the words of a command that removes from it, and of one that adds to it afterwards;
 -- jobs at hand, and which of them changed; how many more or fewer are in a state.
 local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
-local events, answered, placed = {}, {}, false
+local events, answered, placed = {}, {}, math.huge
 
 local function words_of(noted, key)
     local words = noted[key]
@@ -142,8 +142,8 @@ local function answer(seq, job, has_ended, outcome)
     end
 end
 
--- Write what was noted, and say what happened: to subscribers, to those who wait for an answer, and, if there may be work
--- now, to workers that sleep.
+-- Write what was noted, and say what happened: to subscribers, to those who wait for an answer, and to workers that sleep,
+-- if there may be work now, or before the time that they sleep until.
 local function done()
     for seq in pairs(changed) do
         add(JOBS, seq, cmsgpack.pack(jobs[seq]))
@@ -165,8 +165,12 @@ local function done()
     for _, message in ipairs(answered) do
         redis.call('PUBLISH', ANSWERS, message)
     end
-    if placed and redis.call('HDEL', META, 'asleep') == 1 then
-        redis.call('PUBLISH', WAKE, QUEUE)
+    if placed < math.huge then
+        local asleep = redis.call('HGET', META, 'asleep')
+        if asleep and (placed <= NOW or placed < tonumber(asleep)) then
+            redis.call('HDEL', META, 'asleep')
+            redis.call('PUBLISH', WAKE, QUEUE)
+        end
     end
 end
 
@@ -174,7 +178,7 @@ end
 -- run, unless it brought a retention of its own.
 local function place(seq, job, run_at)
     job[RUN_AT] = run_at
-    jobs[seq], changed[seq], placed = job, true, true
+    jobs[seq], changed[seq], placed = job, true, math.min(placed, run_at)
     add(LIVE[job[STATE]], run_at, seq)
     if run_at <= NOW then
         add(READY, -job[PRIORITY], seq)

@@ -1,0 +1,2 @@
+-- Set a mark that lasts until the end of the transaction: `has_transaction_mark` finds it there, and only there.
+select pg_catalog.set_config('pgjq.job_transaction', 'open', true)
