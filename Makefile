@@ -10,6 +10,9 @@ SIMULATE_ARGS ?=
 STORIES_ARGS ?=
 
 BIN := .venv/bin
+# What `make quick` runs: no server for the first line, PostgreSQL or Redis for the second.
+QUICK := tests/unit tests/storage/test_memory.py tests/file/test_queues.py tests/file/test_replay.py \
+         tests/storage/test_postgres.py tests/redis/test_links.py tests/worker/test_queue.py tests/answers/test_waiting.py
 MERMAID := .venv/mermaid-11.17.2/mermaid.min.js
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
@@ -17,7 +20,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-ch
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate stories check format docs bench build clean
+.PHONY: help demo test quick simulate stories check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -30,6 +33,10 @@ demo: .venv/.demo  ## See jobs run on a PostgreSQL of your own, with one worker 
 test: .venv/.dev  ## Run the tests against real servers, which they start themselves
 	@echo "==> running the tests"
 	@$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+
+quick: .venv/.dev  ## Run the tests that need no server, and the core of the rest: about a minute
+	@echo "==> running the quick tests"
+	@$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup $(QUICK) $(PYTEST_ARGS)
 
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)

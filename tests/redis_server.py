@@ -32,6 +32,7 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{self.port}"
         self._command = str(_programs()[make]), *options
         self._process: subprocess.Popen[bytes] | None = None
+        self._clients: list[redis.Redis] = []
         self.start()
 
     def start(self) -> None:
@@ -69,13 +70,17 @@ class RedisServer:
         self.start()
 
     def client(self) -> redis.Redis:
-        """Talk to it directly."""
-        return redis.Redis.from_url(self.url)
+        """Talk to it directly; the client is closed with the server."""
+        client = redis.Redis.from_url(self.url)
+        self._clients.append(client)
+        return client
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for client in self._clients:
+            client.close()
         self.kill()
 
 

@@ -2,8 +2,8 @@
 
 Subclass `StorageConformance` in a test module of your own, with two fixtures: `storage`, a fresh and empty one for
 each test, and `clock`, which moves the time that it goes by (`pgjq.testing.clock`). Every case then runs twice, in
-the blocking and in the async colour. The cases speak of behaviour alone; what a storage does not promise is not asked
-of it, but that it says so.
+the blocking and in the async colour. The cases speak of behaviour alone. A subclass whose storage does not promise
+everything says so with `promises = MyStorage.promises`: cases that do not apply to it are then not collected.
 """
 
 from __future__ import annotations

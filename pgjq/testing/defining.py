@@ -12,6 +12,7 @@ from pgjq.errors import PolicyError, QueueNotFoundError
 from pgjq.job import JobSource
 from pgjq.options import JobFilter
 from pgjq.outcome import Completed, Failed, Failing
+from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 from pgjq.testing.policies import definitions
@@ -19,19 +20,13 @@ from pgjq.testing.waiting import PATIENCE, expect
 
 if TYPE_CHECKING:
     from pgjq.job import JobStatus, QueueInfo
-    from pgjq.storage.base import Storage
 
 DAY = 86400
 
 
+@requires("definitions")
 class Defining(Cases):
     """Queues, what their jobs inherit, dead letters, slots of time."""
-
-    @pytest.fixture(autouse=True)
-    def promised(self, request: pytest.FixtureRequest, storage: Storage) -> None:
-        # The suite is all its parts in one class, so this is asked for the cases of every part.
-        if request.function.__name__ in vars(Defining) and not storage.promises.definitions:
-            pytest.skip("this storage does not promise definitions")
 
     async def create(self, bench: Bench, name: str = QUEUE, **given: Any) -> None:
         fixed = {"policy": given.pop("policy", "standard"), "partition": given.pop("partition", False)}

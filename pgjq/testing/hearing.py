@@ -8,6 +8,7 @@ import pytest
 
 from pgjq.errors import StorageError, UnsupportedError
 from pgjq.outcome import Completed, Failing, Released, Snoozed
+from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
@@ -175,11 +176,11 @@ class Hearing(Cases):
         assert not await bench.ops.leads("reaper", "ann")
         assert await bench.ops.elect("reaper", "bob", ttl=30)
 
+    @requires("leader_election")
     @case
     async def test_of_ten_candidates_one_leads(self, bench: Bench) -> None:
-        if bench.storage.promises.leader_election:
-            elected = await bench.together(10, lambda n: bench.ops.elect("reaper", str(n), ttl=30))
-            assert sum(elected) == 1
+        elected = await bench.together(10, lambda n: bench.ops.elect("reaper", str(n), ttl=30))
+        assert sum(elected) == 1
 
     @case
     async def test_a_closed_storage_says_so(self, bench: Bench) -> None:

@@ -14,23 +14,23 @@ from pgjq.options import Submission, settings
 from pgjq.outcome import Completed, Failed, Failing, Released
 from pgjq.policy import POLICIES, Policy, place
 from pgjq.storage.base import Definitions, Settlement
+from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
 if TYPE_CHECKING:
-    from pgjq.storage.base import Claimed, Storage
+    from pgjq.storage.base import Claimed
 
 SERIAL: list[Policy] = ["singleton", "stately", "key_strict_fifo"]
 CLAIMERS = 8
 
 
+@requires("definitions")
 class Policies(Cases):
     """What each policy lets in, and what it lets run; in the common tables, and in tables of the queue's own."""
 
     @pytest.fixture(params=[False, True], ids=["together", "partition"])
-    def partition(self, request: pytest.FixtureRequest, storage: Storage) -> bool:
-        if not storage.promises.definitions:
-            pytest.skip("this storage does not promise definitions")
+    def partition(self, request: pytest.FixtureRequest) -> bool:
         return request.param
 
     async def define(self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **options: Any) -> None:

@@ -27,7 +27,10 @@ def file_storage(tmp_path: Path) -> Iterator[FileStorage]:
     storage.close()
 
 
-@pytest.fixture(params=["memory", "postgres", "redis_storage", "file_storage"])
+WITH_DEFINITIONS = ["memory", "postgres", "file_storage"]
+
+
+@pytest.fixture(params=[*WITH_DEFINITIONS, "redis_storage"])
 def storage(request: pytest.FixtureRequest) -> Storage:
     """A storage by the server's clock."""
     return MemoryStorage() if request.param == "memory" else request.getfixturevalue(request.param)

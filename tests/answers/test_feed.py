@@ -19,7 +19,7 @@ from pgjq import (
     ValidationError,
 )
 from pgjq.storage import mailbox
-from tests.answers.conftest import serving, until
+from tests.answers.conftest import WITH_DEFINITIONS, serving, until
 
 if TYPE_CHECKING:
     from pgjq import Event
@@ -214,9 +214,8 @@ def test_what_cannot_be_heard_is_refused(storage: Storage) -> None:
     client.close()
 
 
+@pytest.mark.parametrize("storage", WITH_DEFINITIONS, indirect=True)
 def test_a_queue_that_grows_too_long_is_told_of_once_by_a_worker_that_keeps_order(storage: Storage) -> None:
-    if not storage.promises.definitions:
-        pytest.skip("this storage does not promise definitions")
     client, heard = Client(storage), list[Any]()
     client.create_queue("long", warning_queue_size=2)
     client.on("warning", heard.append)

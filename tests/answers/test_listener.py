@@ -17,7 +17,7 @@ from pgjq.storage.base import Settlement
 from pgjq.storage.mailbox import Mailbox
 from pgjq.storage.postgres import line, listen
 from tests.answers.conftest import serving, until
-from tests.answers.pooler import pgbouncer
+from tests.pgbouncer import pgbouncer
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from pgjq.blocking import drive
 from pgjq.options import USUAL, Submission
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
-from tests.answers.conftest import serving, until
+from tests.answers.conftest import WITH_DEFINITIONS, serving, until
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -335,9 +335,8 @@ class _Fake:
         self.payload = payload
 
 
+@pytest.mark.parametrize("storage", WITH_DEFINITIONS, indirect=True)
 def test_a_job_that_a_policy_refuses_has_no_answer_and_says_why(storage: Storage) -> None:
-    if not storage.promises.definitions:
-        pytest.skip("this storage does not promise definitions")
     client = Client(storage)
     client.create_queue("narrow", policy="exclusive")
     client.enqueue("narrow", "first", 1)

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import pgjq
-from tests.conftest import new_database
+from tests.databases import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -75,7 +75,8 @@ def owned_database(server: str, rights: str = "createrole") -> Generator[tuple[s
 
 
 @pytest.fixture(scope="session")
-def house(server: str) -> Iterator[House]:
+def role_logins(server: str) -> Iterator[dict[str, str]]:
+    """A database with roles: connection strings for the server's superuser, the schema's owner, and each role."""
     there = {name for (name,) in execute(server, "select rolname from pg_roles")}
     with ExitStack() as stack:
         stack.callback(lambda: drop_roles(server, *({f"pgjq_{role}" for role in ROLES} - there)))
@@ -84,8 +85,15 @@ def house(server: str) -> Iterator[House]:
         pgjq.migrate(owner, roles=True)
         for role, who in logins.items():
             execute(superuser, "grant {} to {}", f"pgjq_{role}", who["user"])
-        storages = {role: pgjq.PostgresStorage(make_conninfo(superuser, **who)) for role, who in logins.items()}
-        storages["owner"] = pgjq.PostgresStorage(owner)
+        conninfos = {role: make_conninfo(superuser, **who) for role, who in logins.items()}
+        yield {"superuser": superuser, "owner": owner} | conninfos
+
+
+@pytest.fixture
+def house(role_logins: dict[str, str]) -> Iterator[House]:
+    """That database, with storages of the test's own."""
+    with ExitStack() as stack:
+        storages = {role: pgjq.PostgresStorage(role_logins[role]) for role in (*ROLES, "owner")}
         for storage in storages.values():
             stack.callback(storage.close)
-        yield House(superuser, owner, storages)
+        yield House(role_logins["superuser"], role_logins["owner"], storages)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-import pgjq
 from pgjq.storage.postgres.queries import Queries
-from tests.conftest import new_database
+from tests.databases import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_postgresql.executors import NoopExecutor
 QUERIES = Queries("pgjq")
 JOBS = 30_000
 RUNNING = 500
@@ -37,25 +37,27 @@ SMALL = {"queue", "worker"}
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "analysed when full"])
 def sessions(
-    request: pytest.FixtureRequest, server: str
+    request: pytest.FixtureRequest, server: str, template: NoopExecutor
 ) -> Iterator[tuple[psycopg.Connection[Any], psycopg.Connection[Any]]]:
     """A queue of many jobs, some of them running, some in the future, with statistics of some time or none.
 
     The second session is one that has claimed and settled before the first job came.
     """
-    with new_database(server) as conninfo:
-        pgjq.migrate(conninfo)
-        with psycopg.connect(conninfo, autocommit=True) as early, psycopg.connect(conninfo, autocommit=True) as late:
-            begin(late, request.param)
-            early.execute("select pgjq.enqueue_job('q', 'first', '1', null)")
-            for _ in range(2):
-                taken = early.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 1}).fetchall()
-                early.execute(QUERIES.psycopg("settle"), settling(taken))
-            for name in ("reap", "cancel", "delete", "retry", "retry_many"):
-                params = {"queue": "q", "ids": "{}", "id": "none", "limit": 1, "stale_age": 0.0}
-                early.execute(QUERIES.psycopg(name), params)
-            fill(late, request.param)
-            yield late, early
+    with (
+        new_database(server, template) as conninfo,
+        psycopg.connect(conninfo, autocommit=True) as early,
+        psycopg.connect(conninfo, autocommit=True) as late,
+    ):
+        begin(late, request.param)
+        early.execute("select pgjq.enqueue_job('q', 'first', '1', null)")
+        for _ in range(2):
+            taken = early.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 1}).fetchall()
+            early.execute(QUERIES.psycopg("settle"), settling(taken))
+        for name in ("reap", "cancel", "delete", "retry", "retry_many"):
+            params = {"queue": "q", "ids": "{}", "id": "none", "limit": 1, "stale_age": 0.0}
+            early.execute(QUERIES.psycopg(name), params)
+        fill(late, request.param)
+        yield late, early
 
 
 @pytest.fixture

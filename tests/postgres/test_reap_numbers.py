@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-import pgjq
 from pgjq.storage.postgres.queries import Queries
-from tests.conftest import new_database
+from tests.databases import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_postgresql.executors import NoopExecutor
 QUERIES = Queries("pgjq")
 STATEMENTS = Path(__file__).parents[2] / "benchmarks/sql"
 FILL = (STATEMENTS / "fill.sql").read_bytes()
@@ -26,16 +26,14 @@ BUFFERS = 200
 
 
 @pytest.fixture(scope="module")
-def busy(server: str) -> Iterator[psycopg.Connection[Any]]:
+def busy(server: str, template: NoopExecutor) -> Iterator[psycopg.Connection[Any]]:
     """A long queue of which ten thousand jobs are running, renewed once, and nothing vacuumed since."""
-    with new_database(server) as conninfo:
-        pgjq.migrate(conninfo)
-        with psycopg.connect(conninfo, autocommit=True) as connection:
-            connection.execute("alter table pgjq.job_default set (autovacuum_enabled = off)")
-            connection.execute(FILL, {"queue": "q", "count": QUEUED + PROCESSING, "delay": 0, "priority": 0})
-            connection.execute(RUN, {"count": PROCESSING, "lease": 3600})
-            connection.execute("update pgjq.job set locked_until = locked_until + interval '1 s' where state = 1")
-            yield connection
+    with new_database(server, template) as conninfo, psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("alter table pgjq.job_default set (autovacuum_enabled = off)")
+        connection.execute(FILL, {"queue": "q", "count": QUEUED + PROCESSING, "delay": 0, "priority": 0})
+        connection.execute(RUN, {"count": PROCESSING, "lease": 3600})
+        connection.execute("update pgjq.job set locked_until = locked_until + interval '1 s' where state = 1")
+        yield connection
 
 
 @pytest.mark.parametrize("statement", ["reap", "next_deadline"])

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pgjq.spark.requirements import RequirementError, check_java
+from tests.leaks import CHECK, Resources, ends_of
+from tests.programs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -36,8 +40,18 @@ def stderr_to(file: Path) -> Generator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator[SparkSession]:
+def java() -> None:
+    """Skip tests that need Java where there is none, or one that is too old for Spark."""
+    try:
+        check_java()
+    except RequirementError as error:
+        missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator[SparkSession]:
     """A session whose tasks are tried three times, with an event log to look for secrets in."""
+    del java
     # Before the JVM starts: its Python workers are to be this very Python, which has what they import.
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
@@ -62,6 +76,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator
         session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def connections_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Count what py4j keeps open between this process and Java as the session's: it is made when it is first needed."""
+    yield
+    if "spark" in request.fixturenames:
+        request.config.stash[CHECK].adopt(_py4j(request.getfixturevalue("spark"), request.config.stash[CHECK].new()))
+
+
+def _py4j(spark: SparkSession, new: Resources) -> Resources:
+    gateway: Any = spark.sparkContext._gateway
+    server = gateway.get_callback_server()
+    ports = {gateway.gateway_parameters.port} | ({server.get_listening_port()} if server else set())
+    threads = {thread for thread in new.threads if type(thread).__module__.startswith("py4j")}
+    files = {file for file in new.files if any(end[1] in ports for end in ends_of(file[0]) if isinstance(end, tuple))}
+    return Resources(frozenset(threads), frozenset(), frozenset(files))
 
 
 @pytest.hookimpl(tryfirst=True)  # The one who shares them out reads the marks in the same hook.

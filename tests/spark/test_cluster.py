@@ -56,6 +56,7 @@ spark.stop()
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("java")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address of their own, and not many")
 def test_a_task_that_spark_runs_twice_enqueues_once_and_every_job_runs(database: str, tmp_path: Path) -> None:
     """The first attempt of the second task has read all there is, and then never ends: Spark runs another one."""

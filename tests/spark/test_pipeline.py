@@ -24,7 +24,7 @@ from pgjq.spark.pipeline.history import make_history
 from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import hourly
 from pgjq.spark.pipeline.run import run
-from tests.conftest import new_database
+from tests.databases import new_database
 from tests.spark.pasts import METRICS, PLANTED, QUIET, Past, table
 from tests.spark.scene import BOOM, end, finish
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from pytest_postgresql.executors import NoopExecutor
 
 # Spark takes its time where others are at work as well.
 pytestmark = pytest.mark.timeout(900)
@@ -45,10 +46,11 @@ BACKLOG = (12, 9, 13, {("mail", "ended"), ("mail", "wait_p95")})
 
 
 @pytest.fixture(scope="module")
-def past(server: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+def past(
+    server: str, template: NoopExecutor, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Past]:
     """A history with incidents, and its lake."""
-    with new_database(server) as url:
-        pgjq.migrate(url)
+    with new_database(server, template) as url:
         made = make_history(url, PLANTED)
         lake = tmp_path_factory.mktemp("lakes") / "planted"
         summary = run(spark, Source(url), str(lake))
@@ -56,7 +58,7 @@ def past(server: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFact
         yield Past(url, lake)
 
 
-def test_the_same_seed_makes_the_same_history(database: str, server: str) -> None:
+def test_the_same_seed_makes_the_same_history(database: str, own_database: str) -> None:
     def make(url: str) -> list[tuple[Any, ...]]:
         make_history(url, replace_jobs(PLANTED, 500))
         with psycopg.connect(url) as connection:
@@ -65,9 +67,7 @@ def test_the_same_seed_makes_the_same_history(database: str, server: str) -> Non
                 " from pgjq.body b join pgjq.done d using (seq) order by b.id"
             ).fetchall()
 
-    with new_database(server) as other:
-        pgjq.migrate(other)
-        assert make(database) == make(other)
+    assert make(database) == make(own_database)
 
 
 def test_metrics_are_what_sql_says(past: Past) -> None:

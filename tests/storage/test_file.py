@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class TestFile(StorageConformance):
-    """Every case of the contract."""
+    """Every case of the contract that applies."""
+
+    promises = FileStorage.promises
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -28,3 +30,8 @@ class TestFile(StorageConformance):
         storage = FileStorage(tmp_path / "jobs", clock=clock)
         yield storage
         storage.close()
+
+    @pytest.fixture
+    def partition(self) -> bool:
+        """No tables, and so no partitions: the setting is only kept."""
+        return False

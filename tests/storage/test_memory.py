@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class TestMemory(StorageConformance):
-    """Every case of the contract."""
+    """Every case of the contract that applies."""
+
+    promises = MemoryStorage.promises
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -35,6 +37,11 @@ class TestMemory(StorageConformance):
     def storage(self, clock: ManualClock) -> MemoryStorage:
         """An empty storage."""
         return MemoryStorage(clock=clock)
+
+    @pytest.fixture
+    def partition(self) -> bool:
+        """No tables, and so no partitions: the setting is only kept."""
+        return False
 
 
 class Naps:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from pgjq import PostgresStorage
 from pgjq.testing import PostgresClock, StorageConformance
-
-if TYPE_CHECKING:
-    from pgjq import PostgresStorage
 
 
 class TestPostgres(StorageConformance):
-    """Every case of the contract."""
+    """Every case of the contract that applies."""
+
+    promises = PostgresStorage.promises
 
     @pytest.fixture
     def clock(self, database: str) -> PostgresClock:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pgjq import RedisStorage
 from pgjq.testing import RedisClock, StorageConformance
 
 if TYPE_CHECKING:
-    from pgjq import RedisStorage
+    from pgjq.blocking import Colour
 
 
 class _Contract(StorageConformance):
-    """Every case of the contract."""
+    """Every case of the contract that applies."""
+
+    promises = RedisStorage.promises
 
     @pytest.fixture
     def clock(self, storage: RedisStorage) -> RedisClock:
@@ -37,3 +40,8 @@ class TestValkey(_Contract):
     def storage(self, valkey_storage: RedisStorage) -> RedisStorage:
         """An empty storage."""
         return valkey_storage
+
+    @pytest.fixture
+    def colour(self) -> Colour:
+        """Run one mode: the scripts are what another server may run differently, and both modes call the same ones."""
+        return "async"

@@ -25,7 +25,7 @@ from pgjq.job import LIVE, NewJob
 from pgjq.options import Submission, settings
 from pgjq.serde import JsonSerde
 from pgjq.testing import ManualClock, RedisClock
-from tests.conftest import CLEAN
+from tests.databases import CLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pgjq
 from pgjq.embedded import EmbeddedServer
-from tests.conftest import FAST, new_database
+from tests.databases import FAST, new_database
 from tests.redis_server import RedisServer
 from tests.stories.player import FilePlayer, MemoryPlayer, Player, PostgresPlayer, RedisPlayer
 

@@ -10,15 +10,16 @@ import asyncio
 import contextlib
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from tests.threaded_server import ThreadedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from tests.threaded_server import Streams
+
 Half = Literal["unsent", "unanswered"]
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 READY = b"Z"
 
 
@@ -35,23 +36,15 @@ class Trap:
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
-class Proxy:
-    """A relay to the server of a connection string, in a thread; `conninfo` leads through it."""
+class Proxy(ThreadedServer):
+    """A relay to the server of a connection string; `conninfo` leads through it."""
 
     def __init__(self, upstream: str, trap: Trap | None = None) -> None:
         self._trap = trap
-        self._upstream = conninfo_to_dict(upstream)
         self._refusing = False
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._server = self._call(asyncio.start_server(self._accept, "127.0.0.1", 0))
-        port = self._server.sockets[0].getsockname()[1]
-        self.conninfo = make_conninfo(upstream, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
+        super().__init__(upstream)
 
     def refuse(self) -> None:
         """Cut every connection, and every new one at once."""
@@ -69,14 +62,17 @@ class Proxy:
         """Be a good network again; what was open in the silence goes on where it was."""
         self._run(self._restore)
 
-    def __enter__(self) -> Self:
-        return self
+    def accepts(self) -> bool:
+        return super().accepts() and not self._refusing
 
-    def __exit__(self, *exc: object) -> None:
-        self._call(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            server = await self._open_upstream()
+            self._writers.add(server[1])
+            try:
+                await self._relay((reader, writer), server)
+            finally:
+                self._discard(server[1])
 
     def _refuse(self) -> None:
         self._refusing = True
@@ -86,64 +82,25 @@ class Proxy:
         self._refusing = False
         self._flowing.set()
 
-    def _abort(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-        for task in self._tasks:
-            task.cancel()
-
-    async def _close(self) -> None:
-        self._refusing = True
-        self._server.close()
-        self._abort()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
     def _run(self, change: Callable[[], None]) -> None:
         async def run() -> None:
             change()
 
         self._call(run())
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._refusing:
-            writer.transport.abort()
-            return
-        self._writers.add(writer)  # Here, because a task that is cancelled at once never begins.
-        task = self._loop.create_task(self._relay(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server: Streams | None = None
+    async def _relay(self, client: Streams, server: Streams) -> None:
+        """Pass messages both ways until one of them ends."""
+        if self._trap is None:
+            ways = [self._pump(client[0], server[1]), self._pump(server[0], client[1])]
+        else:
+            ways = _Tapped(self._trap, *client, *server).ways()
+        both = [asyncio.ensure_future(way) for way in ways]
         try:
-            server = await self._connect()
-            self._writers.add(server[1])
-            if self._trap is None:
-                ways = [self._pump(reader, server[1]), self._pump(server[0], writer)]
-            else:
-                ways = _Tapped(self._trap, reader, writer, *server).ways()
-            both = [asyncio.ensure_future(way) for way in ways]
-            try:
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in both:
-                    way.cancel()
-                await asyncio.gather(*both, return_exceptions=True)
-        except OSError:
-            pass
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for end in (writer, *(server or ())[1:]):
-                self._writers.discard(end)
-                end.transport.abort()
-
-    async def _connect(self) -> Streams:
-        host, port = str(self._upstream["host"]), self._upstream.get("port") or "5432"
-        if host.startswith("/"):
-            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        return await asyncio.open_connection(host, int(port))
+            for way in both:
+                way.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -13,12 +13,13 @@ import pytest
 import pgjq
 from pgjq import LeaderElection, LeasePolicy, MemoryStorage, NewJob, PostgresStorage, Reaper, ValidationError
 from pgjq.blocking import drive
+from tests.pgbouncer import pgbouncer
 from tests.worker.conftest import Heard, abandon, until
-from tests.worker.pooler import Pooler
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pgjq.storage.base import Storage
 
@@ -309,9 +310,11 @@ def test_a_leader_whose_session_was_ended_stands_again(
     until(lambda: reaper.is_leader)
 
 
-def test_behind_a_pooler_nobody_leads_and_that_is_told(database: str, reapers: Callable[..., Reaper]) -> None:
-    with Pooler(database) as pooler:
-        storages = [PostgresStorage(pooler.conninfo) for _ in range(2)]
+def test_behind_a_pooler_nobody_leads_and_that_is_told(
+    database: str, reapers: Callable[..., Reaper], tmp_path: Path
+) -> None:
+    with pgbouncer(database, tmp_path) as pooled:
+        storages = [PostgresStorage(pooled) for _ in range(2)]
         candidates = [reapers(storage, leader_election=QUICK) for storage in storages]
         errors = [Heard(reaper, "error") for reaper in candidates]
         for reaper in candidates:
@@ -347,10 +350,10 @@ def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
 
 
 def test_without_an_election_a_reaper_works_behind_a_pooler(
-    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
+    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper], tmp_path: Path
 ) -> None:
-    with Pooler(database) as pooler:
-        storage = PostgresStorage(pooler.conninfo)
+    with pgbouncer(database, tmp_path) as pooled:
+        storage = PostgresStorage(pooled)
         reaper = reapers(storage)
         heard = Heard(reaper, "stalled")
         reaper.start()

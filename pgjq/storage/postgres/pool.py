@@ -89,9 +89,7 @@ class Pools:
 
     def check(self) -> None:
         """Connect once and see whether the schema is one that this code can use."""
-        if self.closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+        self.refuse_if_closed()
         if self.checked:
             return
         with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
@@ -105,6 +103,16 @@ class Pools:
             own = parameters(self.conninfo).get("options") or ""
             self.connection = CONNECTION | {"options": f"{own} {READ_COMMITTED}"}
         self.checked = True
+
+    def refuse_if_closed(self) -> None:
+        """Raise an error once the storage has been closed.
+
+        A caller that opens a pool asks under the pool's lock. Closing sets the flag before it takes that lock, so it
+        sees every pool that is opened, however long the server took to answer before.
+        """
+        if self.closed:
+            message = "this storage has been closed"
+            raise StorageError(message)
 
     def close(self) -> None:
         """Close everything, from any thread."""
@@ -175,6 +183,7 @@ class BlockingPool:
         if self._pool is None:
             self._pools.check()  # Not under the lock: a server that does not answer must not keep anybody from closing.
         with self._lock:
+            self._pools.refuse_if_closed()
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self._pools.conninfo,
@@ -259,6 +268,7 @@ class AsyncPool:
             return pool
         await self.check()
         with self._lock:
+            self._pools.refuse_if_closed()
             if (pool := self._by_loop.get(loop)) is None:
                 self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
                 pool = AsyncConnectionPool(

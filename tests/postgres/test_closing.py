@@ -1,0 +1,36 @@
+"""A storage that is closed while a call waits for the server opens no connection afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pgjq
+from tests.worker.conftest import until
+from tests.worker.proxy import Proxy
+
+if TYPE_CHECKING:
+    from pgjq.blocking import Colour
+
+
+def _enqueue(storage: pgjq.PostgresStorage, colour: Colour) -> object:
+    if colour == "blocking":
+        return pgjq.Client(storage).enqueue("q", "a", None)
+    return asyncio.run(pgjq.AsyncClient(storage).enqueue("q", "a", None))
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_a_first_call_that_is_answered_after_the_close_is_refused(database: str, colour: Colour) -> None:
+    """Threads and sockets of a pool that was opened too late would stay: the check of leaks looks for them."""
+    with Proxy(database) as proxy, ThreadPoolExecutor(1) as pool:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        proxy.silence()
+        calling = pool.submit(_enqueue, storage, colour)
+        until(lambda: proxy._writers)
+        storage.close()
+        proxy.restore()
+        with pytest.raises(pgjq.StorageError, match="closed"):
+            calling.result(60)
