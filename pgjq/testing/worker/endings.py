@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,8 @@ from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pgjq.testing.worker.harness import Harness, Style
 
 TEN_MEGABYTES = 10_000_000
@@ -103,6 +106,23 @@ class Endings(WorkerCases):
         told = {name: status.error.type.rpartition(".")[2] for name, status in ended.items()}
         assert told | {"StopIteration": ""} == {name: name for name in ERRORS} | {"StopIteration": ""}
         assert all(status.error.traceback for status in ended.values())
+
+    @case
+    async def test_the_first_call_of_a_callback_counts_from_any_thread(self, harness: Harness) -> None:
+        def callback(job: Any, done: Callable[..., None]) -> None:
+            def call() -> None:
+                done("no exception" if job.payload == "text" else None, 1)
+                done(ValueError("too late"))
+                done(None, 2)
+
+            threading.Thread(target=call).start()
+
+        queue = harness.queue(max_attempts=1)
+        queue.execute(callback)
+        async with harness.started(queue):
+            assert await harness.call(queue.enqueue_and_wait, "a", None) == 1
+            with pytest.raises(JobFailedError, match="no exception"):
+                await harness.call(queue.enqueue_and_wait, "b", "text")
 
     @case
     async def test_a_retry_after_an_unusual_exception_can_complete(self, harness: Harness, style: Style) -> None:

@@ -239,6 +239,22 @@ class Events(WorkerCases):
         assert here.names("1") == ["processing", "completed"]
 
     @case
+    async def test_callbacks_enqueue_the_next_job(self, harness: Harness) -> None:
+        queue, client = harness.queue(echo), harness.client()
+
+        # The same call blocks in sync mode, and makes a coroutine in async mode, which is awaited.
+        def enqueue_next(event: Any) -> Any:
+            return queue.enqueue(event.id + "a", 1) if len(event.id) < 4 else None
+
+        queue.on("queued", enqueue_next)
+        queue.on("completed", enqueue_next)
+        client.on("processing", enqueue_next)
+        await harness.call(client.enqueue, "other", "other", None)
+        async with harness.started(queue):
+            await harness.call(queue.enqueue, "a", 1)
+            await harness.until_state(queue, "aaaa", "completed")
+
+    @case
     @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()], ids=["exit", "interrupt"])
     async def test_a_callback_that_asks_to_exit_stops_no_worker(self, harness: Harness, error: BaseException) -> None:
         def leave(_event: Any) -> None:
