@@ -37,6 +37,7 @@ OUTCOMES = (
     *(Failing(BOOM), Failing(BOOM, 5.0), Released(), Released(), Snoozed(5.0), Snoozed(0.0), Cancelled()),
     *(Raises(), Raises(), Raises("retry"), Raises("retry", 5.0), Raises("snooze", 3.0), Raises("discard")),
 )
+DEFINITE = (Completed(b"1"), Completed(None), Cancelled())
 LEASES = (
     *(LeasePolicy(), LeasePolicy(lease=10.0, heartbeat=5.0), LeasePolicy(lease=10.0, heartbeat=5.0, expire=20.0)),
     *(LeasePolicy(lease=10.0, heartbeat=None, max_stalled=0), LeasePolicy(lease=None, heartbeat=None, expire=20.0)),
@@ -217,8 +218,11 @@ class _Teller:
         return steps.Claim(queues, self.chance.randint(1, 3), self._one_of(steps.WORKERS), self._one_of(LEASES))
 
     def _settle(self) -> Step:
-        runs = self._runs(self._one_of((1, 1, 1, 2, 3)))
-        return steps.Settle(tuple(Ending(run, self._one_of(OUTCOMES)) for run in runs))
+        """End some runs. Of one batch, one job makes a dead letter: the order of several is the storage's own."""
+        first, *others = self._runs(self._one_of((1, 1, 1, 2, 3)))
+        rest = DEFINITE if self.definitions else OUTCOMES
+        endings = [Ending(first, self._one_of(OUTCOMES)), *(Ending(run, self._one_of(rest)) for run in others)]
+        return steps.Settle(tuple(endings))
 
     def _heartbeat(self) -> Step:
         return steps.Heartbeat(self._runs(2), self._one_of(steps.WORKERS))

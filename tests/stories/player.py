@@ -179,10 +179,17 @@ class Player(ABC):
 
         The first subscriber hears of all queues, so that it hears of the fence, too.
         """
+        is_first = not self._feeds
+        if is_first:
+            self._open_feed(None)
         self._listen()
-        for wanted in (queue,) if self._feeds else (None, queue):
-            self._feeds.append(self.operate("subscribe", wanted))
-            self._heard.append([])
+        if is_first:
+            self._heard = [[]]
+        self._open_feed(queue)
+
+    def _open_feed(self, queue: str | None) -> None:
+        self._feeds.append(self.operate("subscribe", queue))
+        self._heard.append([])
 
     def events(self) -> list[list[Event]]:
         """Take what each subscriber heard."""
