@@ -145,9 +145,8 @@ def turns(storage: FileStorage) -> Any:
     """Whose turn it is for each queue and key."""
     drive(storage.operations("blocking").stats("one"))
     jobs = storage.replica._jobs
-    for queue in jobs.queues:
-        jobs.promote(queue)
-    firsts = {queue: jobs.first(queue) for queue in jobs.queues}
+    heaps = {queue: jobs.claimable(queue) for queue in jobs.queues}
+    firsts = {queue: None if heap is None else heap.first() for queue, heap in heaps.items()}
     kept = {queue: {key: keys.turn(key) for key in (None, "k")} for queue in QUEUES if (keys := jobs.keys(queue))}
     return [
         {queue: r and r.seq for queue, r in firsts.items()},

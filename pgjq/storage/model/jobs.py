@@ -173,7 +173,8 @@ class Jobs:
 
     def _keep_keys(self, name: str, policy: Policy) -> None:
         """File the jobs of a queue by key, if it has a policy; it has jobs only if it was lost, and is mended."""
-        self._keys.pop(name, None)
+        for files in (self._keys, self._ready, self._waiting):
+            files.pop(name, None)
         if policy != "standard":
             self._keys[name] = Keys(policy)
         for record in self.of_queue(name):
@@ -184,9 +185,8 @@ class Jobs:
         for record in self.of_queue(name):
             self.forget(record)
         self.queues.pop(name, None)
-        self._keys.pop(name, None)
-        self._ready.pop(name, None)
-        self._waiting.pop(name, None)
+        for files in (self._keys, self._ready, self._waiting):
+            files.pop(name, None)
         if self._noting:
             self.queue_changes.append(QueueChange(name, None))
 
@@ -229,7 +229,7 @@ class Jobs:
     def _push(self, record: Record) -> None:
         heap = self._ready.get(record.queue)
         if heap is None:
-            heap = self._ready[record.queue] = Heap(partial(self._find_ready, record.queue))
+            heap = self._ready[record.queue] = self._new_ready(record.queue)
         heap.push(-record.settings.priority, record.seq)
         self.awake.add(record.queue)
 
@@ -238,15 +238,24 @@ class Jobs:
         queue, run_at = record.queue, record.run_at
         heap = self._waiting.get(queue)
         if heap is None:
-            heap = self._waiting[queue] = Heap(self._find_waiting)
+            heap = self._waiting[queue] = Heap(self._find_waiting, self.records)
         heap.push(run_at, record.seq)
         if queue not in self.later or run_at < self.later[queue]:
             self.later[queue] = run_at
 
-    def _find_ready(self, queue: str, _rank: int, seq: int) -> Record | None:
-        """Find the job of an entry that can be claimed; it gets another entry when it is given back, or at its turn."""
-        record, keys = self.records.get(seq), self._keys.get(queue)
-        return record if record is not None and record.ready and (keys is None or keys.may_run(record)) else None
+    def _new_ready(self, queue: str) -> Heap[int]:
+        keys = self._keys.get(queue)
+        return Heap(self._find_ready if keys is None else partial(self._find_next_of_key, keys), self.records)
+
+    def _find_ready(self, _rank: int, seq: int) -> Record | None:
+        """Find the job of an entry that can be claimed; it gets another entry when it is given back."""
+        record = self.records.get(seq)
+        return record if record is not None and record.ready else None
+
+    def _find_next_of_key(self, keys: Keys, _rank: int, seq: int) -> Record | None:
+        """Find the job of an entry whose turn it is; it gets another entry when it is its turn again."""
+        record = self.records.get(seq)
+        return record if record is not None and record.ready and keys.may_run(record) else None
 
     def _find_waiting(self, due: datetime, seq: int) -> Record | None:
         """Find the job of an entry that waits for that time."""
@@ -289,10 +298,10 @@ class Jobs:
         known = self.queues.get(queue)
         return known is not None and not known.paused
 
-    def first(self, queue: str) -> Record | None:
-        """Return the first job of a queue that may be claimed."""
-        heap = self._ready.get(queue)
-        return None if heap is None or not self.is_open(queue) else heap.first()
+    def claimable(self, queue: str) -> Heap[int] | None:
+        """Return the jobs of a queue that may be claimed now; None if claims pass the queue over."""
+        self.promote(queue)
+        return self._ready.get(queue) if self.is_open(queue) else None
 
     def next_due(self, queues: Sequence[str]) -> datetime | None:
         """Tell when one of the queues may have a job to claim: `now` if one has, None if none will as things are."""
@@ -300,14 +309,11 @@ class Jobs:
         return min(moments, default=None)
 
     def _due(self, queue: str) -> datetime | None:
-        self.promote(queue)
-        if not self.is_open(queue):
-            return None
-        if self.first(queue) is not None:
+        ready, waiting = self.claimable(queue), self._waiting.get(queue)
+        if ready is not None and ready.first() is not None:
             return self.now
-        heap = self._waiting.get(queue)
-        waiting = None if heap is None else heap.first()
-        return None if waiting is None else waiting.run_at
+        first = None if waiting is None or not self.is_open(queue) else waiting.first()
+        return None if first is None else first.run_at
 
 
 def _slot(record: Record, begins: datetime) -> Slot:

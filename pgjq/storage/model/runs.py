@@ -66,8 +66,8 @@ def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: Le
     usual = Terms.of(PLAIN, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
-        jobs.promote(queue)
-        while len(taken) < limit and (record := jobs.first(queue)) is not None:
+        ready = jobs.claimable(queue)
+        while ready is not None and len(taken) < limit and (record := ready.pop()) is not None:
             options = record.settings.options
             terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)
             taken.append(_claim(jobs, record, worker, policy, terms))
