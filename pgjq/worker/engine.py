@@ -25,6 +25,7 @@ from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.reaper import WorkerReaper, became, stalled
+from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
 from pgjq.worker.signal import CANCELLED, EXPIRED, SHUTDOWN
@@ -82,10 +83,17 @@ class Engine:
         self._settler = Settler(
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
         )
-        self._heartbeat = Heartbeat(
+        self._registration = WorkerRegistration(
             worker,
+            self._consumers,
+            heartbeat=policy.heartbeat,
+            logger=logger,
+            report=self._reporter("writing the worker record"),
+        )
+        self._heartbeat = Heartbeat(
             self._hands,
             storage.reserved(),
+            self._registration,
             usual=policy.heartbeat,
             abort=self._abort,
             report=self._reporter("renewing leases"),
@@ -122,6 +130,7 @@ class Engine:
         self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
+        await self._registration.remove(self._ops)
         await asyncio.to_thread(self._reaper.stop)
         await asyncio.to_thread(self._maintenance.stop)
 

@@ -132,8 +132,8 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def heartbeat(self) -> None:
-        ours = drive(self.pg.heartbeat([job.lease for job, _ in self.held], worker="ann"))
-        model = drive(self.mem.heartbeat([job.lease for _, job in self.held], worker="ann"))
+        ours = drive(self.pg.heartbeat([job.lease for job, _ in self.held]))
+        model = drive(self.mem.heartbeat([job.lease for _, job in self.held]))
         for answer, expected in ((ours.lost, model.lost), (ours.cancel_requested, model.cancel_requested)):
             assert [(named(x.id), x.number) for x in answer] == [(named(x.id), x.number) for x in expected]
 

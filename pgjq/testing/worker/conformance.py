@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pgjq.testing.worker.bulk import BulkCommands
 from pgjq.testing.worker.delays import Delays
+from pgjq.testing.worker.records import WorkerRecords
 
 
-class WorkerConformance(Delays, BulkCommands):
+class WorkerConformance(Delays, BulkCommands, WorkerRecords):
     """Everything that users of queues, workers and clients rely on."""
