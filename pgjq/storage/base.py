@@ -289,6 +289,10 @@ class Operations(Protocol):
         """List jobs in the order they were enqueued, and where to go on (None: that was all)."""
         ...
 
+    async def queue_names(self) -> list[str]:
+        """List the queues that were created, or that have or had jobs, by their names."""
+        ...
+
     async def stats(self, queue: str) -> QueueStats:
         """Count a queue's jobs by state, now."""
         ...

@@ -143,6 +143,10 @@ class ModelOperations(ModelDefinitions):
         """See `Operations`."""
         return await self._do(partial(answers.find, wanted=wanted))
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`."""
+        return await self._glance(lambda jobs: sorted(jobs.queues))
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return await self._do(partial(answers.stats, queue=queue))

@@ -223,6 +223,10 @@ class PostgresOperations(PostgresDefinitions):
         found = await self._fetch("find", params)
         return [rows.job_status(row) for row in found], found[-1][0] if len(found) == wanted.limit else None
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`."""
+        return [name for (name,) in await self._fetch("queue_names")]
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return rows.queue_stats(queue, (await self._fetch("stats", {"queue": queue}))[0])

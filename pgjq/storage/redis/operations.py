@@ -205,6 +205,10 @@ class RedisOperations:
             after = None if last is None else last.decode()
         return found
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`. A queue whose last job was pruned is gone until it gets another, or a worker serves it."""
+        return await self._queues()
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return rows.queue_stats(queue, await self._run("stats", queue))
