@@ -240,7 +240,7 @@ class AsyncClient(AsyncAdministration, _Base):
         return await self._ops.stats(check_queue(name))
 
     async def get_workers(self) -> Sequence[WorkerInfo]:
-        """List the workers that were seen lately."""
+        """List workers that are alive, then those that fell silent within a day without having stopped."""
         return await self._ops.workers()
 
     def subscribe(self, queue: str | None = None) -> AsyncFeed:

@@ -159,13 +159,18 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as people see it. Nothing that holds jobs depends on this record."""
+    """A worker as people see it. Nothing that holds jobs depends on this record.
+
+    A worker is `alive` until it has been silent for three of its own heartbeat intervals. One that has stopped is not
+    listed; one that was killed is, for a day.
+    """
 
     id: str
     queues: tuple[str, ...]
     started_at: datetime
     last_seen: datetime
     running: int
+    alive: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _failure(question: Question, answer: Answer | None, *, is_ours: bool) -> Job
 async def _lateness(ops: Operations, question: Question, state: str) -> str:
     late = f"{question} has not ended within {question.timeout:g} s; it is {state}"
     try:
-        served = any(question.queue in worker.queues for worker in await ops.workers())
+        served = any(worker.alive and question.queue in worker.queues for worker in await ops.workers())
     except StorageError:
         return late
     if served:

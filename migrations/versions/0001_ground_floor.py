@@ -20,6 +20,7 @@ def upgrade() -> None:
         "functions/0001_turns.sql",
         "functions/0001_claim.sql",
         "functions/0001_manage.sql",
+        "functions/0001_workers.sql",
         "functions/0001_bury.sql",
         "functions/0001_settle.sql",
         "functions/0001_reap.sql",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.cli.kinds import DURATION, JSON, Parsed, read_json
+from pgjq.cli.queue_names import noting_a_new_queue
 from pgjq.cli.root import Misuse, Refusal
 from pgjq.cli.settings import JOB, with_settings
 from pgjq.cli.storage import with_client
@@ -65,17 +66,22 @@ def enqueue(
       pgjq enqueue mail - --lines --content-id < jobs.jsonl
     """  # noqa: D301
     _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
-    if lines:
-        _enqueue_lines(client, output, queue, named=named, settings=settings)
-        return
-    value = payload.value if isinstance(payload, Parsed) else _read_all()
-    job_id = content_id(value) if named else job_id
+    with noting_a_new_queue(client, output, queue):
+        if lines:
+            _enqueue_lines(client, output, queue, named=named, settings=settings)
+            return
+        value = payload.value if isinstance(payload, Parsed) else _read_all()
+        settings |= {"id": content_id(value) if named else job_id, "payload": value}
+        _enqueue_one(client, output, queue, settings, wait)
+
+
+def _enqueue_one(client: Client, output: Output, queue: str, job: dict[str, Any], wait: float | None) -> None:
     if wait is None:
-        _tell(output, queue, client.enqueue(queue, job_id, value, **settings))
+        _tell(output, queue, client.enqueue(queue, **job))
         return
-    job_id = next(make_ids()) if job_id is None else job_id
-    result = client.enqueue_and_wait(queue, job_id, value, timeout=wait, **settings)
-    output.say(readable(result), queue=queue, id=job_id, state="completed", result=result)
+    job["id"] = next(make_ids()) if job["id"] is None else job["id"]
+    result = client.enqueue_and_wait(queue, **job, timeout=wait)
+    output.say(readable(result), queue=queue, id=job["id"], state="completed", result=result)
 
 
 def _check_exclusive(payload: Any, job_id: str | None, *, named: bool, lines: bool, wait: float | None) -> None:

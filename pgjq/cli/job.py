@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pgjq.cli.queue_names import check_queue_exists
 from pgjq.cli.root import NO, Refusal
 from pgjq.cli.storage import with_client
 from pgjq.cli.text import readable, shown
@@ -35,7 +36,7 @@ def status(client: Client, output: Output, *, queue: str, job_id: str) -> None:
       pgjq status mail receipt-7 --json
     """  # noqa: D301
     found = client.get_status(queue, job_id)
-    output.record(_there(found, queue, job_id))
+    output.record(_there(client, found, queue, job_id))
 
 
 @click.command()
@@ -54,7 +55,7 @@ def result(client: Client, output: Output, *, queue: str, job_id: str) -> None:
     missing = object()
     value: Any = client.get_result(queue, job_id, missing)
     if value is missing:
-        _explain(_there(client.get_status(queue, job_id), queue, job_id))
+        _explain(_there(client, client.get_status(queue, job_id), queue, job_id))
     output.say(readable(value), queue=queue, id=job_id, state="completed", result=value)
 
 
@@ -73,6 +74,8 @@ def cancel(client: Client, output: Output, *, queue: str, job_id: str, active: b
       pgjq cancel video encode-12 --active
     """  # noqa: D301
     answer = client.cancel(queue, job_id, active=active).status
+    if answer == "not_found":
+        check_queue_exists(client, queue)
     sentence = {
         "cancelled": f"cancelled job {job_id} in queue {queue}",
         "not_found": f"there is no job {job_id} in queue {queue}",
@@ -95,7 +98,11 @@ def retry(client: Client, output: Output, *, queue: str, job_id: str) -> None:
       pgjq retry mail receipt-7
       pgjq jobs retry --queue mail --state failed
     """  # noqa: D301
-    found = client.retry(queue, job_id)
+    try:
+        found = client.retry(queue, job_id)
+    except JobNotFoundError:
+        check_queue_exists(client, queue)
+        raise
     output.say(f"job {job_id} in queue {queue} is {found.state}", queue=queue, id=job_id, state=found.state)
 
 
@@ -110,13 +117,14 @@ def delete(client: Client, output: Output, *, queue: str, job_id: str) -> None:
       pgjq jobs delete --queue mail --state cancelled
     """  # noqa: D301
     if not client.delete_job(queue, job_id):
-        _there(client.get_status(queue, job_id), queue, job_id)
+        _there(client, client.get_status(queue, job_id), queue, job_id)
         raise Refusal(f"job {job_id!r} in queue {queue!r} is running; cancel it first, with --active")
     output.say(f"deleted job {job_id} from queue {queue}", queue=queue, id=job_id, deleted=True)
 
 
-def _there(found: JobStatus | None, queue: str, job_id: str) -> JobStatus:
+def _there(client: Client, found: JobStatus | None, queue: str, job_id: str) -> JobStatus:
     if found is None:
+        check_queue_exists(client, queue)
         raise JobNotFoundError(f"there is no job {job_id!r} in queue {queue!r}")
     return found
 

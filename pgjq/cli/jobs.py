@@ -9,6 +9,7 @@ import click
 
 from pgjq.cli.confirm import confirm
 from pgjq.cli.output import Meter
+from pgjq.cli.queue_names import check_queue_exists
 from pgjq.cli.settings import FILTER, with_settings
 from pgjq.cli.storage import with_client
 from pgjq.cli.text import many
@@ -68,7 +69,11 @@ def find(client: Client, output: Output, *, settings: dict[str, Any], limit: int
       pgjq jobs find --created-after 2026-01-31T00:00:00+01:00 --all --json
     """  # noqa: D301
     size = PAGE if everything else min(PAGE, limit + 1)
-    found = chain.from_iterable(_pages(client, settings, size))
+    pages = _pages(client, settings, size)
+    first = next(pages)
+    if not first:
+        _check_queue(client, settings)
+    found = chain(first, chain.from_iterable(pages))
     output.rows(found if everything else islice(found, limit), COLUMNS)
     if next(found, None) is not None:
         output.note(f"these are the first {limit:,}; --limit or --all shows more")
@@ -132,6 +137,12 @@ def _check(wanted: dict[str, Any]) -> None:
         raise click.UsageError("say which jobs: --queue, --state, --created-before, --created-after, --singleton-key")
 
 
+def _check_queue(client: Client, wanted: dict[str, Any]) -> None:
+    """Refuse the name of a queue that does not exist, where no job was found."""
+    if "queue" in wanted:
+        check_queue_exists(client, wanted["queue"])
+
+
 def _act(
     action: str,
     act: Callable[..., int],
@@ -144,11 +155,15 @@ def _act(
 ) -> None:
     total = _count(client, output, wanted, TAKEN[action]) if dry_run or not yes else None
     if dry_run:
+        if not total:
+            _check_queue(client, wanted)
         output.say(f"{many(total or 0)} would be {DONE[action]}", action=action, dry_run=True, jobs=total)
         return
     if total != 0:
         confirm(f"{action.capitalize()} {many(total or 0)}?", yes=yes)
     done = _counted(action, act, output, wanted, total) if total != 0 else 0
+    if not done:
+        _check_queue(client, wanted)
     output.say(f"{DONE[action]} {many(done)}", action=action, dry_run=False, jobs=done)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.cli.confirm import confirm
+from pgjq.cli.queue_names import check_queue_exists, existing_queue, queue_names
 from pgjq.cli.settings import CHANGEABLE, QUEUE, with_settings
 from pgjq.cli.storage import with_client
 from pgjq.cli.text import duration, many
@@ -67,7 +68,8 @@ def show(client: Client, output: Output, *, name: str) -> None:
     Examples:
       pgjq queues show orders
     """  # noqa: D301
-    output.record(client.get_queue(name))
+    with existing_queue(client, name):
+        output.record(client.get_queue(name))
 
 
 @queues.command()
@@ -107,7 +109,8 @@ def update(client: Client, output: Output, *, name: str, unset: tuple[str, ...],
         raise click.UsageError(f"set it or take it back, not both: {', '.join(both)}")
     if not settings and not unset:
         raise click.UsageError("say what to change")
-    output.record(client.update_queue(name, **settings, **dict.fromkeys(unset)))
+    with existing_queue(client, name):
+        output.record(client.update_queue(name, **settings, **dict.fromkeys(unset)))
 
 
 @queues.command()
@@ -120,7 +123,8 @@ def pause(client: Client, output: Output, *, name: str) -> None:
     Examples:
       pgjq queues pause orders
     """  # noqa: D301
-    client.pause_queue(name)
+    with existing_queue(client, name):
+        client.pause_queue(name)
     output.say(f"queue {name} is paused", queue=name, paused=True)
 
 
@@ -134,7 +138,8 @@ def resume(client: Client, output: Output, *, name: str) -> None:
     Examples:
       pgjq queues resume orders
     """  # noqa: D301
-    client.resume_queue(name)
+    with existing_queue(client, name):
+        client.resume_queue(name)
     output.say(f"queue {name} is served again", queue=name, paused=False)
 
 
@@ -150,11 +155,12 @@ def delete(client: Client, output: Output, *, name: str, yes: bool) -> None:
       pgjq queues delete orders
       pgjq queues delete orders --yes
     """  # noqa: D301
-    if not yes:
-        client.get_queue(name)  # Nobody is asked about a queue that is not there.
-        stats = client.get_queue_stats(name)
-        confirm(f"Delete queue {name} and its {many(stats.total)}, {stats.processing:,} of them running?", yes=yes)
-    client.delete_queue(name)
+    with existing_queue(client, name):
+        if not yes:
+            client.get_queue(name)  # A queue that is not there needs no confirmation.
+            stats = client.get_queue_stats(name)
+            confirm(f"Delete queue {name} and its {many(stats.total)}, {stats.processing:,} of them running?", yes=yes)
+        client.delete_queue(name)
     output.say(f"deleted queue {name}", queue=name, deleted=True)
 
 
@@ -169,7 +175,7 @@ def stats(client: Client, output: Output, *, names: tuple[str, ...]) -> None:
       pgjq queues stats
       pgjq queues stats orders mail --json
     """  # noqa: D301
-    output.rows([client.get_queue_stats(name) for name in names or _all(client)], STATS)
+    output.rows([_stats(client, name) for name in names or queue_names(client)], STATS)
 
 
 @queues.command()
@@ -182,7 +188,8 @@ def blocked(client: Client, output: Output, *, name: str) -> None:
     Examples:
       pgjq queues blocked orders
     """  # noqa: D301
-    output.rows(client.get_blocked_keys(name), {"singleton_key": lambda key: key})
+    with existing_queue(client, name):
+        output.rows(client.get_blocked_keys(name), {"singleton_key": lambda key: key})
 
 
 @queues.command()
@@ -198,12 +205,16 @@ def redrive(client: Client, output: Output, *, name: str, limit: int, to: str | 
       pgjq queues redrive orders.failed
       pgjq queues redrive orders.failed --to orders.again --limit 10
     """  # noqa: D301
-    sent = client.redrive(name, limit=limit, to=to)
+    with existing_queue(client, name):
+        sent = client.redrive(name, limit=limit, to=to)
     output.say(f"sent {many(sent)} back from queue {name}", queue=name, jobs=sent)
 
 
-def _all(client: Client) -> list[str]:
-    return [queue.name for queue in client.get_queues()]
+def _stats(client: Client, name: str) -> QueueStats:
+    stats = client.get_queue_stats(name)
+    if not stats.total:
+        check_queue_exists(client, name)
+    return stats
 
 
 def _counted(queue: QueueInfo, state: str) -> int | None:

@@ -1,4 +1,4 @@
-"""`pgjq workers`: who works."""
+"""`pgjq workers`: which workers there are."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 COLUMNS: Final[Columns] = {
     "id": lambda worker: worker.id,
     "queues": lambda worker: worker.queues,
+    "alive": lambda worker: worker.alive,
     "started_at": lambda worker: worker.started_at,
     "last_seen": lambda worker: worker.last_seen,
     "running": lambda worker: worker.running,
@@ -24,7 +25,9 @@ COLUMNS: Final[Columns] = {
 @click.command()
 @with_client
 def workers(client: Client, output: Output) -> None:
-    """List the workers that were seen lately.
+    """List workers that are alive, then those that fell silent within a day without having stopped.
+
+    A worker is alive until it has been silent for three of its own heartbeat intervals.
 
     \b
     Examples:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
+    from pgjq.storage.workers import Registration
 
 
 def _meaning(text: str) -> dict[str, str]:
@@ -231,7 +232,7 @@ class Operations(Protocol):
         """End runs, each only if its lease is still the job's."""
         ...
 
-    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """Move `locked_until` ahead for every lease that is still held."""
         ...
 
@@ -288,16 +289,28 @@ class Operations(Protocol):
         """List jobs in the order they were enqueued, and where to go on (None: that was all)."""
         ...
 
+    async def queue_names(self) -> list[str]:
+        """List the queues that were created, or that have or had jobs, by their names."""
+        ...
+
     async def stats(self, queue: str) -> QueueStats:
         """Count a queue's jobs by state, now."""
         ...
 
+    async def worker_seen(self, registration: Registration) -> None:
+        """Record that a worker is there: its first call registers it, each further one says that it is still alive."""
+        ...
+
+    async def worker_stopped(self, registration: Registration) -> None:
+        """Remove the record of a worker that has stopped."""
+        ...
+
     async def workers(self) -> list[WorkerInfo]:
-        """List the workers that were seen lately."""
+        """List workers that are alive, then those that have been silent for a day at most (`pgjq.storage.workers`)."""
         ...
 
     async def prune(self, *, limit: int = 1000) -> int:
-        """Remove up to `limit` records whose time has passed; return how many."""
+        """Remove up to `limit` jobs whose time has passed, and old records of workers; return how many jobs."""
         ...
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:

@@ -8,28 +8,50 @@ from __future__ import annotations
 
 import math
 import threading
-from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.errors import StorageError, UnsupportedError
-from pgjq.job import WorkerInfo
 from pgjq.storage.base import Operations, Promises
 from pgjq.storage.clock import StorageClock
 from pgjq.storage.model import answers
 from pgjq.storage.model.audience import Audience
 from pgjq.storage.model.jobs import Jobs
 from pgjq.storage.model.operations import ModelOperations
+from pgjq.storage.workers import WorkerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
     from pgjq.blocking import Colour
     from pgjq.storage.base import Subscription
+    from pgjq.storage.workers import Registration
 
 R = TypeVar("R")
 
-WORKER_LAPSES = timedelta(seconds=60)
+
+class MemoryWorkers:
+    """The worker records, by their registrations."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, WorkerRecord] = {}
+
+    def seen(self, registration: Registration, now: datetime) -> None:
+        """See `Registry`."""
+        known = self._records.get(registration.id)
+        self._records[registration.id] = WorkerRecord(registration, known.started_at if known else now, now)
+
+    def stopped(self, registration: Registration) -> None:
+        """See `Registry`."""
+        self._records.pop(registration.id, None)
+
+    def records(self) -> list[WorkerRecord]:
+        """See `Registry`."""
+        return list(self._records.values())
+
+    def prune(self, now: datetime) -> None:
+        """See `Registry`."""
+        self._records = {key: record for key, record in self._records.items() if not record.is_old(now)}
 
 
 class MemoryStorage:
@@ -58,7 +80,7 @@ class MemoryStorage:
         self.jobs = Jobs()
         self.audience = Audience()
         self.clock = StorageClock(clock, self, lambda storage: storage.audience.wake())
-        self.seen: dict[str, WorkerInfo] = {}
+        self.workers = MemoryWorkers()
         self._operations: dict[Colour, Operations] = {
             "blocking": MemoryOperations(self, "blocking"),
             "async": MemoryOperations(self, "async"),
@@ -104,6 +126,10 @@ class MemoryOperations(ModelOperations):
     _glance = _do
 
     @property
+    def _registry(self) -> MemoryWorkers:
+        return self._storage.workers
+
+    @property
     def _audience(self) -> Audience:
         return self._storage.audience
 
@@ -115,21 +141,6 @@ class MemoryOperations(ModelOperations):
         """Never: nothing is lost between two threads."""
         del poll
         return math.inf
-
-    def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
-        known = self._storage.seen.get(worker)
-        started = known.started_at if known else now
-        served = tuple(sorted(queues)) or (known.queues if known else ())
-        self._storage.seen[worker] = WorkerInfo(worker, served, started, now, 0)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """See `Operations`."""
-        return await self._do(self._seen_lately)
-
-    def _seen_lately(self, jobs: Jobs) -> list[WorkerInfo]:
-        running = answers.running(jobs)
-        lately = [w for w in self._storage.seen.values() if w.last_seen > jobs.now - WORKER_LAPSES]
-        return [WorkerInfo(w.id, w.queues, w.started_at, w.last_seen, running[w.id]) for w in lately]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """Refuse: there is only this process."""

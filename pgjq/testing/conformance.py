@@ -16,11 +16,12 @@ from pgjq.testing.leasing import Leasing
 from pgjq.testing.managing import Managing
 from pgjq.testing.policies import Policies
 from pgjq.testing.reaping import Reaping
+from pgjq.testing.registering import Registering
 from pgjq.testing.settling import Settling
 from pgjq.testing.waiting import Waiting
 
 
 class StorageConformance(
-    Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Policies, Defining, Hearing, Waiting
+    Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Registering, Policies, Defining, Hearing, Waiting
 ):
     """Everything that a storage must do."""

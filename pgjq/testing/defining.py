@@ -201,13 +201,13 @@ class Defining(Cases):
         await bench.enqueue("alive")
         silent, alive = await bench.claim()
         bench.clock.advance(9)
-        await bench.ops.heartbeat([alive.lease], worker="ann")
+        await bench.ops.heartbeat([alive.lease])
         bench.clock.advance(1)
         assert [(r.id, r.reason) for r in await bench.ops.reap()] == [("silent", "lease")]
         bench.clock.advance(5)
-        await bench.ops.heartbeat([alive.lease], worker="ann")
+        await bench.ops.heartbeat([alive.lease])
         bench.clock.advance(9)
-        await bench.ops.heartbeat([alive.lease], worker="ann")
+        await bench.ops.heartbeat([alive.lease])
         assert await bench.ops.reap() == []
         bench.clock.advance(1)
         assert [(r.id, r.reason) for r in await bench.ops.reap()] == [("alive", "expired")]

@@ -16,7 +16,7 @@ class Leasing(Cases):
         job = await bench.claim_one(lease=30, heartbeat=10)
         for _ in range(5):
             bench.clock.advance(29)
-            pulse = await bench.ops.heartbeat([job.lease], worker="ann")
+            pulse = await bench.ops.heartbeat([job.lease])
             assert (pulse.lost, pulse.cancel_requested) == ([], [])
             assert await bench.ops.reap() == []
         bench.clock.advance(30)
@@ -28,7 +28,7 @@ class Leasing(Cases):
         jobs = await bench.claim()
         await bench.settle(jobs[0], Completed(b"1"))
         await bench.settle(jobs[1], Released())
-        pulse = await bench.ops.heartbeat([job.lease for job in jobs], worker="ann")
+        pulse = await bench.ops.heartbeat([job.lease for job in jobs])
         assert pulse.lost == [jobs[0].lease, jobs[1].lease]
 
     @case
@@ -36,7 +36,7 @@ class Leasing(Cases):
         await bench.enqueue("a")
         job = await bench.claim_one(lease=30, expire=50)
         bench.clock.advance(29)
-        await bench.ops.heartbeat([job.lease], worker="ann")
+        await bench.ops.heartbeat([job.lease])
         bench.clock.advance(21)
         (stalled,) = await bench.ops.reap()
         assert (stalled.reason, stalled.action) == ("expired", "recovered")
@@ -46,7 +46,7 @@ class Leasing(Cases):
         await bench.enqueue_all("a", "b")
         jobs = await bench.claim()
         await bench.ops.cancel(QUEUE, "a", active=True)
-        pulse = await bench.ops.heartbeat([job.lease for job in jobs], worker="ann")
+        pulse = await bench.ops.heartbeat([job.lease for job in jobs])
         assert (pulse.lost, pulse.cancel_requested) == ([], [jobs[0].lease])
 
     @case
@@ -55,7 +55,7 @@ class Leasing(Cases):
         job = await bench.claim_one(lease=None, heartbeat=None, expire=100)
         bench.clock.advance(99)
         assert await bench.ops.reap() == []
-        assert (await bench.ops.heartbeat([job.lease], worker="ann")).lost == []
+        assert (await bench.ops.heartbeat([job.lease])).lost == []
         bench.clock.advance(1)
         assert [r.reason for r in await bench.ops.reap()] == ["expired"]
 

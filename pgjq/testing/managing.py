@@ -225,20 +225,6 @@ class Managing(Cases):
         assert (stats.total, stats.oldest_ready_age) == (0, None)
 
     @case
-    async def test_workers_are_seen_until_they_fall_silent(self, bench: Bench) -> None:
-        await bench.enqueue("a")
-        await bench.claim(worker="ann")
-        await bench.claim(worker="bob")
-        assert [(w.id, w.queues, w.running) for w in await bench.ops.workers()] == [
-            ("ann", (QUEUE,), 1),
-            ("bob", (QUEUE,), 0),
-        ]
-        bench.clock.advance(50)
-        await bench.ops.heartbeat([], worker="ann")
-        bench.clock.advance(50)
-        assert [(w.id, w.queues) for w in await bench.ops.workers()] == [("ann", (QUEUE,))]
-
-    @case
     async def test_records_are_pruned_when_their_time_has_passed(self, bench: Bench) -> None:
         await bench.complete("default")
         await bench.complete("short", delete_after_seconds=10, result_ttl=10)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pgjq.outcome import Completed, Failing, Released
+from pgjq.storage.workers import Registration
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
@@ -215,10 +216,11 @@ class Reaping(Cases):
     async def test_a_worker_whose_record_lapsed_keeps_its_job_and_loses_it_by_the_lease_alone(
         self, bench: Bench
     ) -> None:
+        await bench.ops.worker_seen(Registration("1", "ann", (QUEUE,), heartbeat=300))
         await bench.enqueue_all("done", "lost")
         done, lost = await bench.claim(worker="ann", lease=1000, heartbeat=300, expire=None)
         bench.clock.advance(900)
-        assert await bench.ops.workers() == []
+        assert [worker.alive for worker in await bench.ops.workers()] == [False]
         assert await bench.ops.reap() == []
         assert await bench.settle(done, Completed(b"1")) == "completed"
         bench.clock.advance(100)

@@ -142,7 +142,7 @@ class Story:
         if worker in self.frozen or not self.hands[worker]:
             return
         held = self.hands[worker]
-        pulse = drive(self.ops.heartbeat([h.lease for h in held], worker=worker))
+        pulse = drive(self.ops.heartbeat([h.lease for h in held]))
         assert {h.lease[:3] for h in held if not self._is_valid(h.lease)} == {lease[:3] for lease in pulse.lost}
         asked = {h.lease[:3] for h in held if self._is_valid(h.lease) and self.lives[h.lease.id].cancel_requested}
         assert asked == {lease[:3] for lease in pulse.cancel_requested}

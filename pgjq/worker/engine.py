@@ -30,6 +30,7 @@ from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
+from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
 from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
@@ -90,10 +91,17 @@ class Engine:
         self._settler = Settler(
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
         )
-        self._heartbeat = Heartbeat(
+        self._registration = WorkerRegistration(
             worker,
+            self._consumers,
+            heartbeat=policy.heartbeat,
+            logger=logger,
+            report=self._reporter("writing the worker record"),
+        )
+        self._heartbeat = Heartbeat(
             self._hands,
             storage.reserved(),
+            self._registration,
             usual=policy.heartbeat,
             abort=self._abort,
             give_back=self._give_back,
@@ -136,6 +144,7 @@ class Engine:
         await self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
+        await self._registration.remove(self._ops)
         await asyncio.to_thread(self._reaper.stop)
         await asyncio.to_thread(self._maintenance.stop)
         self._publisher.stop(self._hands.all())

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Operations
     from pgjq.worker.hands import Hands
+    from pgjq.worker.registration import WorkerRegistration
     from pgjq.worker.run import Run
 
-# A worker without jobs still shows itself to people now and then.
+# A worker without jobs looks now and then whether its record is to be renewed.
 IDLE = 20.0
 AT_LEAST = 0.02
 
@@ -79,24 +80,23 @@ class _Lookout:
 
 
 class Heartbeat:
-    """Renews the leases of one worker."""
+    """Renews the leases of one worker, and its record."""
 
     def __init__(
         self,
-        worker: str,
         hands: Hands,
         ops: Operations,
+        registration: WorkerRegistration,
         *,
         usual: float | None,
         abort: Callable[[Run, str], None],
         give_back: Callable[[Operations, list[Run]], None],
         report: Callable[[Exception], None],
     ) -> None:
-        self._worker = worker
         self._ops = ops
+        self._registration = registration
         self._abort = abort
         self._give_back = give_back
-        self._shown = time.monotonic()
         self._lookout = _Lookout("pgjq heartbeat", hands, usual=usual, look=self._look, due=_due, report=report)
         self.start = self._lookout.start
         self.look_by = self._lookout.look_by
@@ -117,12 +117,13 @@ class Heartbeat:
             self._give_back(self._ops, late)
         # A run that is being completed has its row locked by its own transaction, which all the others would wait for.
         runs = [run for run in runs if run.beat is not None and not run.completing]
-        if any(_next_beat(run) <= now for run in runs) or now - self._shown > IDLE:
+        if any(_next_beat(run) <= now for run in runs):
             self._renew(runs)
+        self._registration.renew(self._ops)
 
     def _renew(self, runs: list[Run]) -> None:
-        sent = self._shown = time.monotonic()
-        pulse = drive(self._ops.heartbeat([run.claimed.lease for run in runs], worker=self._worker))
+        sent = time.monotonic()
+        pulse = drive(self._ops.heartbeat([run.claimed.lease for run in runs]))
         lost = {id(lease) for lease in pulse.lost}
         cancelled = {id(lease) for lease in pulse.cancel_requested}
         for run in runs:

@@ -207,7 +207,7 @@ class _Held:
 
     async def _renew(self) -> None:
         sent = time.monotonic()
-        pulse = await self._ops.heartbeat([self._run.claimed.lease], worker=self._run.worker)
+        pulse = await self._ops.heartbeat([self._run.claimed.lease])
         if pulse.lost:
             raise self._lost()
         self._run.renewed(sent)

@@ -1,7 +1,4 @@
--- Workers that were seen in the last :within seconds, and how many jobs each one runs.
-select
-    w.name, w.queues, w.started_at, w.last_seen,
-    (select count(*) from pgjq.job as j where j.state = 1 and j.worker_id = w.id) as running
-from pgjq.worker as w
-where w.last_seen > pgjq.now() - make_interval(secs => :within)
-order by w.name
+-- Workers: those that are alive first, then those that fell silent within a day. See sql/views/0001_monitoring.sql.
+select w.worker, w.queues, w.started_at, w.last_seen, w.running, w.alive
+from pgjq.workers as w
+order by w.alive desc, w.started_at asc, w.worker asc

@@ -57,16 +57,18 @@ alter function pgjq.save_checkpoint security definer;
 alter function pgjq.reap security definer;
 alter function pgjq.prune_ended security definer;
 alter function pgjq.prune_waiting security definer;
+alter function pgjq.prune_workers security definer;
 alter function pgjq.observe security definer;
 alter function pgjq.pass_on security definer;
 grant execute on function
-pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.observe,
-pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers,
+pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
-grant
-select (id, name, queues, started_at, last_seen), insert (name, queues), update (last_seen, queues)
-on pgjq.worker to pgjq_worker;
+grant select (id, name, last_seen, prune_at), insert (name), update (last_seen, prune_at) on pgjq.worker to pgjq_worker;
+grant select (id), insert (id, worker_id, queues, heartbeat), update (last_seen), delete
+on pgjq.registration to pgjq_worker;
+grant select on pgjq.workers to pgjq_worker;
 grant
 select (
     seq, queue_id, state, ready, held, run_at, worker_id, lease, lease_seconds, locked_until, expire_at,
@@ -80,7 +82,8 @@ grant select (ends_at), delete on pgjq.slot to pgjq_worker;
 -- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.
 grant select on
 pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed, pgjq.blocked_keys, pgjq.workers,
-pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.job, pgjq.slot
+pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
+pgjq.slot
 to pgjq_monitor, pgjq_admin;
 grant select (seq, created_at, queue_id, superseded, id) on pgjq.body to pgjq_monitor;
 grant select (
@@ -104,6 +107,6 @@ pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.
 pgjq.retry_jobs, pgjq.redrive
 to pgjq_admin;
 grant select, insert, update, delete on
-pgjq.queue, pgjq.worker, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;
+pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;
 grant select on pgjq.jobs to pgjq_admin;
 grant usage on sequence pgjq.job_seq, pgjq.queue_seq to pgjq_admin;

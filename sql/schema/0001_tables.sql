@@ -37,12 +37,22 @@ create table pgjq.queue (
     check (dead_letter <> name)
 );
 
+-- The names of workers, and the numbers that jobs and history name them by. A name outlives its worker.
 create table pgjq.worker (
     id integer generated always as identity primary key,
     name text not null unique,
+    last_seen timestamptz not null default pgjq.now(),
+    prune_at timestamptz not null default pgjq.now() + interval '8 days'    -- when to look whether it is still needed
+);
+
+-- Workers that run: one row for each start, until it stops. Nothing that holds jobs depends on it.
+create table pgjq.registration (
+    id text primary key,                        -- as the worker chose it when it started
+    worker_id integer not null references pgjq.worker (id),
+    queues text[] not null,
     started_at timestamptz not null default pgjq.now(),
     last_seen timestamptz not null default pgjq.now(),
-    queues text[] not null default '{}'
+    heartbeat double precision not null         -- within so many seconds it is seen again
 );
 
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.

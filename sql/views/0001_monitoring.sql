@@ -185,19 +185,48 @@ select
     pgjq.excerpt(k.error, 'type') as error_type, pgjq.excerpt(k.error, 'message') as error_message
 from blocker as k;
 
--- Workers that were seen in the last day, and how many jobs each of them runs. Index: job_lease.
+-- Workers that run, and those that fell silent within a day without having stopped. A worker is alive until it has been
+-- silent for three of its own heartbeat intervals. One with several registrations is described by those that are alive,
+-- else by the last that was. Index: job_lease, for the jobs that they run.
 create view pgjq.workers as
-with running as (
+with registered as (
+    select
+        r.worker_id, r.queues, r.started_at, r.last_seen,
+        r.last_seen + make_interval(secs => 3 * r.heartbeat) > pgjq.now() as alive
+    from pgjq.registration as r
+    where r.last_seen + make_interval(secs => 3 * r.heartbeat) > pgjq.now() - interval '1 day'
+),
+
+ranked as (
+    select
+        r.worker_id, r.queues, r.started_at, r.last_seen, r.alive,
+        rank() over (partition by r.worker_id order by r.alive desc, case when not r.alive then r.last_seen end desc)
+            as rank
+    from registered as r
+),
+
+shown as (
+    select r.worker_id, bool_or(r.alive) as alive, min(r.started_at) as started_at, max(r.last_seen) as last_seen
+    from ranked as r where r.rank = 1 group by r.worker_id
+),
+
+running as (
     select j.worker_id, count(*) as jobs, min(j.locked_until) as first_deadline
     from pgjq.job as j where j.state = 1 group by j.worker_id
 )
 
 select
-    w.name as worker, w.last_seen > pgjq.now() - interval '1 minute' as alive, w.queues, coalesce(r.jobs, 0) as running,
-    w.started_at, pgjq.now() - w.last_seen as silent_for, r.first_deadline - pgjq.now() as next_deadline_in
-from pgjq.worker as w
-left join running as r on w.id = r.worker_id
-where w.last_seen > pgjq.now() - interval '1 day';
+    w.name as worker, s.alive,
+    array(
+        select q.name from ranked as k cross join unnest(k.queues) with ordinality as q (name, ordinality)
+        where k.worker_id = s.worker_id and k.rank = 1
+        group by q.name order by min(k.started_at), min(ordinality)
+    ) as queues,
+    coalesce(r.jobs, 0) as running, s.started_at, s.last_seen, pgjq.now() - s.last_seen as silent_for,
+    r.first_deadline - pgjq.now() as next_deadline_in
+from shown as s
+inner join pgjq.worker as w on s.worker_id = w.id
+left join running as r on s.worker_id = r.worker_id;
 
 -- Who holds an office: the session with its advisory lock.
 create view pgjq.leaders as

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pgjq.storage.base import Operations
-from pgjq.testing import StorageConformance
+from pgjq.testing import StorageConformance, WorkerConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +103,11 @@ def is_shown_by(row: Row, path: str, name: str) -> bool:
 
 
 def is_test(path: str, name: str) -> bool:
-    """Tell whether pytest would run it: a function of a test file, or a case of the suite that every storage runs."""
+    """Tell whether pytest would run it: a function of a test file, or a case of a conformance suite."""
     if path.startswith("pgjq/testing/"):
-        return name.startswith("test_") and hasattr(StorageConformance, name)
+        return name.startswith("test_") and any(
+            hasattr(suite, name) for suite in (StorageConformance, WorkerConformance)
+        )
     return name.startswith("test_") and Path(path).name.startswith("test_") and name in names(path)
 
 

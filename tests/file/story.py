@@ -36,7 +36,7 @@ class Story:
             lambda: drive(self.ops.cancel(QUEUE, "c")),
             lambda: self.claim(1),
             lambda: drive(self.ops.save_checkpoint(self.held[0].lease, b"half")),
-            lambda: drive(self.ops.heartbeat([self.held[0].lease], worker="ann")),
+            lambda: drive(self.ops.heartbeat([self.held[0].lease])),
             lambda: self.settle((self.held[0], Released())),
             lambda: drive(self.ops.retry(QUEUE, "c")),
             lambda: self.claim(2),

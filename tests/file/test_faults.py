@@ -27,6 +27,7 @@ from pgjq import (
 from pgjq.blocking import drive
 from pgjq.storage.file import disk, replica
 from pgjq.storage.file.lines import seal, unseal
+from pgjq.storage.workers import Registration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from pgjq.testing import ManualClock
 
 POLICY = LeasePolicy(lease=30, heartbeat=10)
+
+
+def registration(worker: str) -> Registration:
+    """Make a registration of a worker."""
+    return Registration("1", worker, ("q",), 10.0)
 
 
 @pytest.fixture
@@ -314,7 +320,7 @@ def test_a_truncated_worker_or_leader_file_is_moved_aside(
     storage: FileStorage, directory: Path, name: str, content: bytes
 ) -> None:
     ops = storage.operations("blocking")
-    drive(ops.claim(["q"], worker="bob", limit=1, policy=POLICY))
+    drive(ops.worker_seen(registration("bob")))
     (directory / name).write_bytes(content)
     assert [w.id for w in drive(ops.workers())] == ["bob"]
     assert drive(ops.elect("reaper", "bob", ttl=30))
@@ -323,10 +329,10 @@ def test_a_truncated_worker_or_leader_file_is_moved_aside(
 
 def test_a_directory_in_the_place_of_a_worker_or_leader_is_moved_aside(storage: FileStorage, directory: Path) -> None:
     ops = storage.operations("blocking")
-    drive(ops.claim(["q"], worker="bob", limit=1, policy=POLICY))
-    (directory / "workers" / "ann.worker").mkdir()
+    drive(ops.worker_seen(registration("bob")))
+    (directory / "workers" / "ann-1.worker").mkdir()
     (directory / "leaders" / "reaper.lock").mkdir()
-    drive(ops.claim(["q"], worker="ann", limit=1, policy=POLICY))
+    drive(ops.worker_seen(registration("ann")))
     assert {w.id for w in drive(ops.workers())} == {"ann", "bob"}
     assert drive(ops.elect("reaper", "bob", ttl=30))
     assert len(list((directory / "aside").iterdir())) == 2
@@ -400,31 +406,33 @@ def test_an_office_lapses_after_its_term(storage: FileStorage, clock: ManualCloc
 @pytest.mark.parametrize("name", ["../../../evil", "/etc/passwd", "..", ".", "ü€😀" * 100, "x" * 5000, "a\0b", "-rf"])
 def test_no_name_leaves_the_directory(storage: FileStorage, directory: Path, name: str) -> None:
     ops = storage.operations("blocking")
-    drive(ops.claim(["q"], worker=name, limit=1, policy=POLICY))
+    drive(ops.worker_seen(registration(name)))
     assert drive(ops.elect(name, name, ttl=30))
     assert [worker.id for worker in drive(ops.workers())] == [name]
     assert len(list((directory / "workers").iterdir())) == len(list((directory / "leaders").iterdir())) == 1
     assert {path.name for path in directory.parent.iterdir()} == {"jobs"}
 
 
-def test_the_file_of_a_worker_is_touched_while_it_lives_and_removed_when_it_fell_silent(
+def test_the_file_of_a_worker_is_touched_while_it_lives_and_removed_when_it_stops_or_is_old(
     storage: FileStorage, clock: ManualClock, directory: Path
 ) -> None:
     ops, folder = storage.operations("blocking"), directory / "workers"
-    for name in ("ann", "bob"):
-        drive(ops.claim(["q"], worker=name, limit=1, policy=POLICY))
-    clock.advance(59)
-    drive(ops.heartbeat([], worker="ann"))
-    clock.advance(1)
-    drive(ops.workers())
-    assert [path.name for path in folder.iterdir()] == ["ann.worker"]
-    assert (folder / "ann.worker").stat().st_mtime == clock().timestamp() - 1
+    for name in ("ann", "bob", "cid"):
+        drive(ops.worker_seen(registration(name)))
+    clock.advance(86400)
+    drive(ops.worker_seen(registration("ann")))
+    drive(ops.worker_stopped(registration("cid")))
+    assert {path.name for path in folder.iterdir()} == {"ann-1.worker", "bob-1.worker"}
+    clock.advance(30)
+    drive(ops.prune())
+    assert [path.name for path in folder.iterdir()] == ["ann-1.worker"]
+    assert (folder / "ann-1.worker").stat().st_mtime == clock().timestamp() - 30
 
 
 def test_names_that_look_alike_are_told_apart(storage: FileStorage) -> None:
     names = ["a", "A", "a.worker", "%61", "a ", "x" * 300 + "1", "x" * 300 + "2"]
     for name in names:
-        drive(storage.operations("blocking").claim(["q"], worker=name, limit=1, policy=POLICY))
+        drive(storage.operations("blocking").worker_seen(registration(name)))
     assert {worker.id for worker in drive(storage.operations("blocking").workers())} == set(names)
 
 

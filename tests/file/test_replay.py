@@ -83,7 +83,7 @@ class Life:
         drive(self.ops.settle([Settlement(job.lease, outcome) for job in taken]))
 
     def beat(self) -> None:
-        drive(self.ops.heartbeat([job.lease for job in self.held], worker="ann"))
+        drive(self.ops.heartbeat([job.lease for job in self.held]))
         for job in self.held[:1]:
             drive(self.ops.save_checkpoint(job.lease, b"\x80"))
         drive(self.ops.reap(limit=1))

@@ -20,6 +20,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Completed, Failed, Failing
 from pgjq.storage.base import Settlement
 from pgjq.storage.postgres.queries import read
+from pgjq.storage.workers import Registration
 from pgjq.testing.clock import PostgresClock
 from tests.databases import new_database
 
@@ -182,8 +183,10 @@ def test_running_and_stalled_jobs_show_who_holds_them_and_for_how_long(
     clock.advance(25)
     (job,) = ask(postgres.conninfo, "stalled")
     assert (job["id"], job["worker"], job["overdue"], job["reason"]) == ("one", "ann", timedelta(seconds=5), "lease")
+    drive(postgres.operations("blocking").worker_seen(Registration("1", "ann", ("own", "other"), heartbeat=20.0)))
     (worker,) = ask(postgres.conninfo, "workers")
     assert (worker["worker"], worker["alive"], worker["running"]) == ("ann", True, 1)
+    assert (worker["queues"], worker["silent_for"]) == (["own", "other"], timedelta())
     clock.advance(60)
     (worker,) = ask(postgres.conninfo, "workers")
     assert (worker["alive"], worker["next_deadline_in"]) == (False, timedelta(seconds=-65))

@@ -32,7 +32,7 @@ HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "get": ({"queue": "q", "ids": ["1"]}, {"b": "body_default_queue_id_id_idx"}),
 }
 # Whole tables that are small for ever: a row for each queue, a row for each worker.
-SMALL = {"queue", "worker"}
+SMALL = {"queue", "worker", "registration"}
 
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "analysed when full"])

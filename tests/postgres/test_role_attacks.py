@@ -77,6 +77,7 @@ CALLS = {
     "reap": "10, 0",
     "prune_ended": "10",
     "prune_waiting": "10, 60",
+    "prune_workers": "",
     "observe": "true",
     "pass_on": "8, 2",
     "cancel_jobs": "'mail', '{one}'",

@@ -16,6 +16,7 @@ from pgjq.blocking import drive
 from pgjq.migrate import downgrade
 from pgjq.outcome import Completed, Failed, Released
 from pgjq.storage.base import Settlement
+from pgjq.storage.workers import Registration
 from tests.cli.command import started
 from tests.postgres.conftest import ROLES, TABLES, House, execute
 
@@ -122,7 +123,7 @@ def keep_alive(house: House, storage: pgjq.PostgresStorage) -> None:
     queue, ops = uuid4().hex, storage.operations("blocking")
     house.client.enqueue(queue, "one", 1)
     (job,) = drive(house.storages["owner"].operations("blocking").claim([queue], worker="w", limit=1, policy=POLICY))
-    assert drive(ops.heartbeat([job.lease], worker="w")).lost == []
+    assert drive(ops.heartbeat([job.lease])).lost == []
     assert drive(ops.save_checkpoint(job.lease, b"1"))
     assert drive(ops.save_checkpoint(job.lease, b"2"))
 
@@ -144,8 +145,17 @@ def keep_order(_: House, storage: pgjq.PostgresStorage) -> None:
 def list_workers(house: House, storage: pgjq.PostgresStorage) -> None:
     queue = uuid4().hex
     house.client.enqueue(queue, "one", 1)
-    drive(house.storages["owner"].operations("blocking").claim([queue], worker=queue, limit=1, policy=POLICY))
+    ops = house.storages["owner"].operations("blocking")
+    drive(ops.worker_seen(Registration(queue, queue, (queue,), 10.0)))
+    drive(ops.claim([queue], worker=queue, limit=1, policy=POLICY))
     assert [worker.running for worker in pgjq.Client(storage).get_workers() if worker.id == queue] == [1]
+
+
+def register(_: House, storage: pgjq.PostgresStorage) -> None:
+    ops, registration = storage.operations("blocking"), Registration(uuid4().hex, "w", ("q",), 10.0)
+    for _ in range(2):
+        drive(ops.worker_seen(registration))
+    drive(ops.worker_stopped(registration))
 
 
 def watch(_: House, storage: pgjq.PostgresStorage) -> None:
@@ -254,6 +264,7 @@ OPERATIONS: dict[str, Callable[[House, pgjq.PostgresStorage], None]] = {
     "heartbeat, checkpoint": keep_alive,
     "reap": reap,
     "prune, count queues": keep_order,
+    "register as a worker, be seen, stop": register,
     "`get_workers`, which health checks ask for": list_workers,
     "the views of `sql/monitoring`": watch,
     "`get_queues`, `get_queue`, `get_queue_stats`, `get_blocked_keys`": look_around,

@@ -17,6 +17,7 @@ from pgjq.job import NewJob
 from pgjq.options import Submission, settings
 from pgjq.outcome import Completed, Failing
 from pgjq.storage.base import Settlement
+from pgjq.storage.workers import Registration
 from pgjq.testing import RedisClock
 from pgjq.testing.bench import BOOM
 from tests.redis_server import MAKES, Make, RedisServer
@@ -136,7 +137,7 @@ def test_a_full_server_takes_no_job_writes_nothing_and_lets_those_that_it_has_be
             client.enqueue_many(queue, [(str(n), None) for n in range(1000)])
     assert contents(redis_server) == before
     assert drive(ops.save_checkpoint(jobs[1].lease, b"page 1"))
-    assert drive(ops.heartbeat([job.lease for job in jobs], worker="ann")).lost == []
+    assert drive(ops.heartbeat([job.lease for job in jobs])).lost == []
     policy = pgjq.LeasePolicy()
     assert [j.lease.id for j in drive(ops.claim(["never seen", QUEUE], worker="bob", limit=1, policy=policy))] == ["3"]
     assert client.cancel(QUEUE, jobs[0].lease.id, active=True).status == "processing"
@@ -195,7 +196,7 @@ def test_a_claim_that_a_failover_forgot_does_not_hold_the_job_that_was_claimed_i
         (current,) = drive(claim(ops))
         assert current.lease.number == forgotten.lease.number
         assert drive(settle(ops, forgotten, Completed(b"late"))) is None
-        assert drive(ops.heartbeat([forgotten.lease], worker="ann")).lost == [forgotten.lease]
+        assert drive(ops.heartbeat([forgotten.lease])).lost == [forgotten.lease]
         assert drive(settle(ops, current, Completed(b"good"))) == "completed"
 
 
@@ -351,5 +352,5 @@ def test_a_queue_that_fell_off_the_list_is_back_when_its_worker_is_seen(
     drive(claim(ops))
     redis_server.client().delete(*storage.shared.keys.workers)  # The list of queues is one of them.
     assert drive(ops.next_deadline()) is None
-    drive(ops.heartbeat([], worker="ann"))
+    drive(ops.worker_seen(Registration("1", "ann", (QUEUE,), 10.0)))
     assert drive(ops.next_deadline()) is not None

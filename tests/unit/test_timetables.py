@@ -39,7 +39,7 @@ class Timetable:
         for second in range(1, 100 * every):
             self.clock.advance(1)
             if second <= beats * lively and second % lively == 0:
-                assert drive(self.ops.heartbeat([self.job.lease], worker="ann")).lost == []
+                assert drive(self.ops.heartbeat([self.job.lease])).lost == []
             if (
                 second >= first
                 and (second - first) % every == 0

@@ -70,7 +70,7 @@ def test_the_two_phase_check_and_the_lease_find_the_same_jobs_at_the_same_checks
                     held[claimed.lease.id] = claimed
                     model.claim(claimed.lease.id)
             elif job in held:
-                drive(ops.heartbeat([held[job].lease], worker="ann"))
+                drive(ops.heartbeat([held[job].lease]))
                 model.extend(job)
         clock.advance(left)
         reaped = {stalled.id for stalled in drive(ops.reap())}

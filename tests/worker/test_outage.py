@@ -224,7 +224,7 @@ def test_heartbeats_go_on_after_a_lease_was_lost(database: str, postgres: Postgr
         until(lambda: queue.get_status("lost").state == "processing")  # type: ignore[union-attr]
         connection.execute("update pgjq.job set lease = lease + 1, locked_until = now() + interval '1 hour'")
         until(lambda: queue.get_status("lost").locked_until)  # type: ignore[union-attr]
-        beats = "select last_seen from pgjq.worker"
+        beats = "select last_seen from pgjq.registration"
         seen = connection.execute(beats).fetchone()
         until(lambda: connection.execute(beats).fetchone() != seen)
         queue.enqueue("kept", None)

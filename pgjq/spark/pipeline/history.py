@@ -51,7 +51,7 @@ def make_history(conninfo: str, history: History, told: Callable[[int, int], obj
     names = [f"{queue}-{n}" for queue, count in WORKERS.items() for n in range(1, count + 1)]
     made = 0
     with errand(conninfo) as here:
-        here.fetch("demo_workers", {"names": names, "begins": history.begins, "ends": history.ends})
+        here.fetch("demo_workers", {"names": names, "ends": history.ends})
         for day in range(0, history.days, WEEK):
             made += here.fetch("demo_history", _week(history, day))[0][0]
             if told:

@@ -24,8 +24,7 @@ from pgjq.storage.file.failures import translated
 from pgjq.storage.file.layout import Layout
 from pgjq.storage.file.leader import Leaders
 from pgjq.storage.file.replica import Replica
-from pgjq.storage.file.workers import Workers
-from pgjq.storage.model import answers
+from pgjq.storage.file.workers import WorkerFiles
 from pgjq.storage.model.audience import Audience
 from pgjq.storage.model.operations import ModelOperations
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Colour
-    from pgjq.job import WorkerInfo
     from pgjq.storage.base import Expectation, Subscription
     from pgjq.storage.model.jobs import Jobs
 
@@ -81,7 +79,7 @@ class FileStorage:
     def _start(self) -> None:
         self.audience = Audience()
         self.replica = Replica(self.layout, self.clock.now, self.audience, self._ring)
-        self.workers = Workers(self.layout)
+        self.workers = WorkerFiles(self.layout)
         self.leaders = Leaders(self.layout)
         self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
         self._bell: Bell | None = None
@@ -173,12 +171,9 @@ class FileOperations(ModelOperations):
     def _clock(self) -> StorageClock:
         return self._storage.clock
 
-    def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
-        self._storage.workers.see(worker, queues, now)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """See `Operations`."""
-        return await self._do(lambda jobs: self._storage.workers.seen(answers.running(jobs), jobs.now))
+    @property
+    def _registry(self) -> WorkerFiles:
+        return self._storage.workers
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""

@@ -1,85 +1,85 @@
-"""Worker files: who is there, for people to see. Nothing that holds jobs depends on them.
+"""Worker files: the worker records of a directory, for people to see. Nothing that holds jobs depends on them.
 
-A worker has one file, which says what it is; that it was modified lately, by the storage's clock, says that the worker
-lives. Files of workers that fell silent are removed by whoever looks, and by every worker that is new.
+A registration has one file, which says whose it is; its modification time, by the storage's clock, is when the worker
+was last seen. A worker that stops removes its file, and pruning removes the files of workers that were killed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pgjq.job import WorkerInfo
 from pgjq.storage.file import disk
 from pgjq.storage.file.names import file_name
+from pgjq.storage.workers import Registration, WorkerRecord
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Sequence
     from pathlib import Path
 
     from pgjq.storage.file.layout import Layout
 
-LAPSES = timedelta(seconds=60)
 
-
-class Workers:
+class WorkerFiles:
     """The files in `workers/`."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._mine: dict[str, tuple[str, ...]] = {}
 
-    def see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
-        """Note that a worker is there: a new time for the file it has, else a new file."""
-        path = self._layout.workers / file_name(worker, ".worker")
-        known = self._mine.get(worker)
-        try:
-            if known is not None and (not queues or tuple(sorted(queues)) == known):
-                os.utime(path, (now.timestamp(), now.timestamp()))
-                return
-        except FileNotFoundError:
-            pass
-        self._mine[worker] = served = tuple(sorted(queues)) or known or ()
-        self._write(path, worker, served, now)
-
-    def _write(self, path: Path, worker: str, queues: tuple[str, ...], now: datetime) -> None:
-        before = self._read(path)
-        started = now if before is None else before.started_at
-        content = {"id": worker, "queues": queues, "started_at": started.isoformat()}
-        self._layout.workers.mkdir(parents=True, exist_ok=True)
-        disk.replace(path, [json.dumps(content).encode()])
+    def seen(self, registration: Registration, now: datetime) -> None:
+        """Give the file a new time; write it if it is not there."""
+        path = self._path(registration)
+        if self._read(path) is None:
+            self._layout.workers.mkdir(parents=True, exist_ok=True)
+            disk.replace(path, [_text(registration, now)])
         os.utime(path, (now.timestamp(), now.timestamp()))
-        self._lately(now)  # Nobody else may ever look.
 
-    def seen(self, running: Counter[str | None], now: datetime) -> list[WorkerInfo]:
-        """List those who were seen lately."""
-        found = sorted(self._lately(now), key=lambda w: (w.started_at, w.id))
-        return [WorkerInfo(w.id, w.queues, w.started_at, w.last_seen, running[w.id]) for w in found]
+    def stopped(self, registration: Registration) -> None:
+        """Remove the file."""
+        self._path(registration).unlink(missing_ok=True)
 
-    def _lately(self, now: datetime) -> list[WorkerInfo]:
+    def records(self) -> list[WorkerRecord]:
+        """Read all files."""
+        return [record for _, record in self._files()]
+
+    def prune(self, now: datetime) -> None:
+        """Remove old files."""
+        for path, record in self._files():
+            if record.is_old(now):
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[Path, WorkerRecord]]:
         paths = self._layout.workers.glob("[!.]*.worker")
-        return [worker for path in paths if (worker := self._look(path, now)) is not None]
+        return [(path, record) for path in paths if (record := self._read(path)) is not None]
 
-    def _look(self, path: Path, now: datetime) -> WorkerInfo | None:
-        worker = self._read(path)
-        if worker is None:
-            return None
-        if worker.last_seen <= now - LAPSES:
-            path.unlink(missing_ok=True)
-            return None
-        return worker
+    def _path(self, registration: Registration) -> Path:
+        return self._layout.workers / file_name(f"{registration.worker}-{registration.id}", ".worker")
 
-    def _read(self, path: Path) -> WorkerInfo | None:
+    def _read(self, path: Path) -> WorkerRecord | None:
         try:
             content = json.loads(path.read_bytes())
-            started = datetime.fromisoformat(content["started_at"])
-            last_seen = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            return WorkerInfo(str(content["id"]), tuple(content["queues"]), started, last_seen, 0)
+            registration = Registration(
+                str(content["registration"]),
+                str(content["worker"]),
+                tuple(map(str, content["queues"])),
+                float(content["heartbeat"]),
+            )
+            started_at = datetime.fromisoformat(content["started_at"])
+            return WorkerRecord(registration, started_at, datetime.fromtimestamp(path.stat().st_mtime, UTC))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, IsADirectoryError):
             self._layout.move_aside(path, "this is no worker's file")
             return None
+
+
+def _text(registration: Registration, now: datetime) -> bytes:
+    content = {
+        "worker": registration.worker,
+        "queues": registration.queues,
+        "started_at": now.isoformat(),
+        "heartbeat": registration.heartbeat,
+        "registration": registration.id,
+    }
+    return json.dumps(content).encode()

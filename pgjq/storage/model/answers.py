@@ -85,9 +85,9 @@ def answer(jobs: Jobs, seq: int | None) -> Answer | None:
     return Answer(status.state, status.attempts, status.max_attempts, status.result, status.error, expired)
 
 
-def running(jobs: Jobs) -> Counter[str | None]:
-    """Count the jobs in each worker's hands."""
-    return Counter(r.worker for r in jobs.processing.values())
+def running(jobs: Jobs) -> Counter[str]:
+    """Count the jobs that each worker runs."""
+    return Counter(r.worker for r in jobs.processing.values() if r.worker is not None)
 
 
 def status_of(record: Record, now: datetime) -> JobStatus:

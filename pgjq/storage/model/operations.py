@@ -1,7 +1,7 @@
 """The port's operations on a model, for storages that keep one.
 
-A storage says how an operation is done (`_do`: under which lock, written down how, on which thread) and how workers
-leave a trace; the operations themselves are the model's, one function each.
+A storage says how an operation is done (`_do`: under which lock, written down how, on which thread) and where it
+keeps its worker records; the operations themselves are the model's, one function each.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pgjq.errors import UnsupportedError
 from pgjq.storage.model import answers, care, runs
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.expectation import ModelExpectation
+from pgjq.storage.workers import list_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Colour
-    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats
+    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Effects, Expectation, Lease, Pulse, Reaped, Settled, Settlement
     from pgjq.storage.clock import StorageClock
     from pgjq.storage.model.audience import Audience
     from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.workers import Registration, WorkerRecord
 
 R = TypeVar("R")
 
@@ -38,6 +40,26 @@ class Do(Protocol):
 
     async def __call__(self, verb: Callable[[Jobs], R]) -> R:
         """Do it, whole or not at all."""
+        ...
+
+
+class Registry(Protocol):
+    """Where a storage keeps its worker records. It is called inside an operation."""
+
+    def seen(self, registration: Registration, now: datetime) -> None:
+        """Add a record, or note that its worker was seen now."""
+        ...
+
+    def stopped(self, registration: Registration) -> None:
+        """Remove a record, if it is there."""
+        ...
+
+    def records(self) -> list[WorkerRecord]:
+        """List all records."""
+        ...
+
+    def prune(self, now: datetime) -> None:
+        """Remove old records."""
         ...
 
 
@@ -52,9 +74,9 @@ class ModelOperations(ModelDefinitions):
     async def _glance(self, verb: Callable[[Jobs], R]) -> R:
         """Do an operation that a crash may undo: nobody who survives the crash has relied on it."""
 
+    @property
     @abstractmethod
-    def _see(self, worker: str, queues: Sequence[str], now: datetime) -> None:
-        """Note that a worker is there, inside an operation of its."""
+    def _registry(self) -> Registry: ...
 
     @property
     @abstractmethod
@@ -77,22 +99,15 @@ class ModelOperations(ModelDefinitions):
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
         verb = partial(runs.claim, queues=queues, worker=worker, limit=limit, policy=policy)
-        return await self._do(self._seeing(worker, queues, verb))
+        return await self._do(verb)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
         return await self._do(partial(runs.settle, settlements=settlements))
 
-    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
-        return await self._glance(self._seeing(worker, (), partial(runs.heartbeat, leases=leases)))
-
-    def _seeing(self, worker: str, queues: Sequence[str], verb: Callable[[Jobs], R]) -> Callable[[Jobs], R]:
-        def see_and_do(jobs: Jobs) -> R:
-            self._see(worker, queues, jobs.now)
-            return verb(jobs)
-
-        return see_and_do
+        return await self._glance(partial(runs.heartbeat, leases=leases))
 
     def effects(
         self, lease: Lease, session_factory: Callable[[], Any] | None = None
@@ -133,12 +148,29 @@ class ModelOperations(ModelDefinitions):
         """See `Operations`."""
         return await self._do(partial(answers.find, wanted=wanted))
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`."""
+        return await self._glance(lambda jobs: sorted(jobs.queues))
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return await self._do(partial(answers.stats, queue=queue))
 
+    async def worker_seen(self, registration: Registration) -> None:
+        """See `Operations`."""
+        await self._glance(lambda jobs: self._registry.seen(registration, jobs.now))
+
+    async def worker_stopped(self, registration: Registration) -> None:
+        """See `Operations`."""
+        await self._glance(lambda _: self._registry.stopped(registration))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See `Operations`."""
+        return await self._glance(lambda jobs: list_workers(self._registry.records(), answers.running(jobs), jobs.now))
+
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
+        await self._glance(lambda jobs: self._registry.prune(jobs.now))
         return await self._do(partial(care.prune, limit=limit))
 
     async def expect(self, queue: str, job_id: str) -> Expectation:

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Rows, Session
+    from pgjq.storage.workers import Registration
 
 R = TypeVar("R")
 
 _ENDED: dict[type[Outcome], State] = {Completed: "completed", Failed: "failed", Cancelled: "cancelled"}
 
 TRIES = 5
-WORKER_LAPSES = 60.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
 LOOK_AGAIN = (0.05, 0.25)
@@ -67,7 +67,7 @@ class PostgresOperations(PostgresDefinitions):
         self._listener = listener
         self._offices = offices
         self._questions = Questions(colour, self._fetch, self._repeated)
-        self._worker_ids: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._worker_ids: dict[str, int] = {}
         self._is_busy = False  # The last claim that found anything took more than one job.
 
     async def enqueue(
@@ -82,7 +82,7 @@ class PostgresOperations(PostgresDefinitions):
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        number = await self._number_of(worker, tuple(sorted(queues)))
+        number = await self._number_of(worker)
         params = {
             "queues": literals.texts(queues),
             "worker": number,
@@ -109,9 +109,8 @@ class PostgresOperations(PostgresDefinitions):
         found = {(seq, lease): rows.state_name(state) for seq, lease, state in zip(seqs, leases, states, strict=True)}
         return [Settled(s.lease, found.get(_fence(s.lease))) for s in settlements]
 
-    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
-        await self._fetch("seen", {"worker": worker, "queues": []})
         found = await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda lease: lease.key)))
         held = {(seq, lease): cancel_requested for seq, lease, cancel_requested in found}
         return Pulse(
@@ -227,18 +226,33 @@ class PostgresOperations(PostgresDefinitions):
         found = await self._fetch("find", params)
         return [rows.job_status(row) for row in found], found[-1][0] if len(found) == wanted.limit else None
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`."""
+        return [name for (name,) in await self._fetch("queue_names")]
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return rows.queue_stats(queue, (await self._fetch("stats", {"queue": queue}))[0])
 
+    async def worker_seen(self, registration: Registration) -> None:
+        """See `Operations`."""
+        key, worker, queues, heartbeat = registration
+        params = {"registration": key, "worker": worker, "queues": list(queues), "heartbeat": heartbeat}
+        await self._fetch("worker_seen", params)
+
+    async def worker_stopped(self, registration: Registration) -> None:
+        """See `Operations`."""
+        await self._fetch("worker_stopped", {"registration": registration.id})
+
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
-        return [rows.worker_info(row) for row in await self._fetch("workers", {"within": WORKER_LAPSES})]
+        return [rows.worker_info(row) for row in await self._fetch("workers")]
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
         await self._fetch("prune_slots")
+        await self._fetch("prune_workers")
         params = {"limit": limit - ended, "retention_seconds": RETENTION_SECONDS}
         return ended + (await self._fetch("prune_waiting", params))[0][0]
 
@@ -343,12 +357,11 @@ class PostgresOperations(PostgresDefinitions):
                 self._pool.drop()
             raise
 
-    async def _number_of(self, worker: str, queues: tuple[str, ...]) -> int:
-        """Register a worker once, and remember its number."""
-        number = self._worker_ids.get((worker, queues))
+    async def _number_of(self, worker: str) -> int:
+        """Find the number that claims name a worker by, and remember it."""
+        number = self._worker_ids.get(worker)
         if number is None:
-            number = (await self._fetch("seen", {"worker": worker, "queues": list(queues)}))[0][0]
-            self._worker_ids[worker, queues] = number
+            number = self._worker_ids[worker] = (await self._fetch("worker_number", {"worker": worker}))[0][0]
         return number
 
     async def _aside(self, call: Callable[[], R]) -> R:

@@ -126,8 +126,8 @@ def answer(row: Sequence[Any]) -> Answer:
 
 def worker_info(row: Sequence[Any]) -> WorkerInfo:
     """Read a row of workers.sql."""
-    name, queues, started_at, last_seen, running = row
-    return WorkerInfo(name, tuple(queues), started_at, last_seen, running)
+    name, queues, started_at, last_seen, running, alive = row
+    return WorkerInfo(name, tuple(queues), started_at, last_seen, running, alive)
 
 
 def events(notice: str) -> list[Event]:

@@ -45,7 +45,7 @@ class Keys:
         self._prefix = prefix.translate(_PREFIX)
         common = f"{{{self._prefix}:}}"
         self.queues = f"{common}:queues"
-        self.workers = (f"{common}:workers", f"{common}:seen", self.queues)
+        self.workers = (f"{common}:workers", self.queues)
         self.events = f"{common}:events"
         self.wake = f"{common}:wake"
         self.answers = f"{common}:answers"

@@ -22,10 +22,12 @@ from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.redis import enqueue, rows
 from pgjq.storage.redis.expectation import RedisExpectation
 from pgjq.storage.redis.scripts import script
+from pgjq.storage.workers import list_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
 
     from pgjq.blocking import Colour
     from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
@@ -36,10 +38,10 @@ if TYPE_CHECKING:
     from pgjq.storage.redis.audience import Notice
     from pgjq.storage.redis.storage import Channels, Shared
     from pgjq.storage.redis.wire import Wire, Word
+    from pgjq.storage.workers import Registration, WorkerRecord
 
 R = TypeVar("R")
 
-WORKER_LAPSES: Final = 60 * rows.SECOND
 LOOKS: Final = 1000
 LONGEST_MS: Final = 10**14
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
@@ -74,10 +76,6 @@ class RedisOperations:
 
     async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
         """See `Operations`."""
-        served = tuple(sorted(queues))  # The order of a worker's queues changes from claim to claim.
-        if self._shared.workers.get(worker) != served:
-            await self._see(worker, served)
-            self._shared.workers[worker] = served
         taken: list[Claimed] = []
         for queue in queues:
             if len(taken) == limit:
@@ -104,9 +102,8 @@ class RedisOperations:
             states |= zip(indexes, found, strict=True)
         return [Settled(s.lease, states[n] or None) for n, s in enumerate(settlements)]
 
-    async def heartbeat(self, leases: Sequence[Lease], *, worker: str) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
-        await self._see(worker, self._shared.workers.get(worker, ()))
         answers: dict[int, int] = {}
         for queue, indexes in _by_queue(leases).items():
             request = [_fence(leases[n]) for n in indexes]
@@ -208,22 +205,45 @@ class RedisOperations:
             after = None if last is None else last.decode()
         return found
 
+    async def queue_names(self) -> list[str]:
+        """See `Operations`. A queue whose last job was pruned is gone until it gets another, or a worker serves it."""
+        return await self._queues()
+
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
         return rows.queue_stats(queue, await self._run("stats", queue))
+
+    async def worker_seen(self, registration: Registration) -> None:
+        """See `Operations`."""
+        args = (self._shared.clock(), rows.write_registration(registration), *registration.queues)
+        await self._wire.execute(script("worker_seen"), self._keys.workers, args)
+
+    async def worker_stopped(self, registration: Registration) -> None:
+        """See `Operations`."""
+        await self._wire.command("HDEL", self._keys.workers[0], rows.write_registration(registration))
 
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
         running: Counter[str] = Counter()
         for queue in await self._queues():
             running.update(dict(json.loads(await self._run("running", queue))))
-        args = (self._shared.clock(), WORKER_LAPSES)
-        found = await self._wire.execute(script("workers"), self._keys.workers, args)
-        infos = [rows.worker_info(row, running[row[0].decode()]) for row in found]
-        return sorted(infos, key=lambda worker: (worker.started_at, worker.id))
+        now, records = await self._worker_records()
+        return list_workers(records, running, now)
+
+    async def _worker_records(self) -> tuple[datetime, list[WorkerRecord]]:
+        now, found = await self._wire.execute(script("workers"), self._keys.workers, (self._shared.clock(),))
+        return rows.read_time(now), rows.worker_records(found)
+
+    async def _prune_workers(self) -> None:
+        """Remove old records. A worker that comes back in this very moment is registered anew at its next heartbeat."""
+        now, records = await self._worker_records()
+        for record in records:
+            if record.is_old(now):
+                await self.worker_stopped(record.registration)
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`. A queue that has no jobs left is forgotten."""
+        await self._prune_workers()
         count = 0
         for queue in await self._queues():
             if count < limit:
@@ -333,11 +353,6 @@ class RedisOperations:
 
     async def _queues(self) -> list[str]:
         return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))
-
-    async def _see(self, worker: str, queues: Sequence[str]) -> None:
-        served = rows.write(list(queues)) if queues else b""
-        args = (self._shared.clock(), worker, served, WORKER_LAPSES)
-        await self._wire.execute(script("seen"), self._keys.workers, args)
 
 
 class _Decoded(Mailbox[Any]):

@@ -7,9 +7,10 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.job import Event, JobError, JobStatus, QueueStats, WorkerInfo
+from pgjq.job import Event, JobError, JobStatus, QueueStats
 from pgjq.options import PLAIN, JobOptions
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
+from pgjq.storage.workers import Registration, WorkerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +23,14 @@ SECOND: Final = 1_000_000
 EVERYTHING: Final = b""
 
 
-def moment(micros: str | float | None) -> datetime | None:
+def read_time(micros: bytes | str | float) -> datetime:
     """Read a point in time."""
-    return None if micros is None else _EPOCH + timedelta(microseconds=int(micros))
+    return _EPOCH + timedelta(microseconds=int(micros))
+
+
+def moment(micros: str | float | None) -> datetime | None:
+    """Read a point in time, if there is one."""
+    return None if micros is None else read_time(micros)
 
 
 def micros_at(at: datetime) -> int:
@@ -50,7 +56,7 @@ def claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[byte
         payload,
         attempts,
         max_attempts,
-        _EPOCH + timedelta(microseconds=int(created)),
+        read_time(created),
         None if lease_for is None else int(lease_for) / SECOND,
         None if expire_for is None else int(expire_for) / SECOND,
         blobs[at] if at else None,
@@ -77,7 +83,7 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
         id=job_id,
         queue=queue,
         state=state,
-        created_at=_EPOCH + timedelta(microseconds=int(created)),
+        created_at=read_time(created),
         attempts=attempts,
         max_attempts=max_attempts,
         result=result,
@@ -151,17 +157,26 @@ def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
     )
 
 
-def worker_info(row: Sequence[Any], running: int) -> WorkerInfo:
-    """Read a worker of workers.lua."""
-    name, queues, started, seen = row
-    started_at, last_seen = (_EPOCH + timedelta(microseconds=at) for at in (started, seen))
-    return WorkerInfo(name.decode(), tuple(json.loads(queues)), started_at, last_seen, running)
+def write_registration(registration: Registration) -> bytes:
+    """Write a registration as the field of a hash."""
+    return write(list(registration))
+
+
+def worker_records(found: Sequence[bytes]) -> list[WorkerRecord]:
+    """Read the hash of workers.lua."""
+    return [_worker_record(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+
+def _worker_record(field: bytes, value: bytes) -> WorkerRecord:
+    key, worker, queues, heartbeat = json.loads(field)
+    started_at, last_seen = map(read_time, value.split())
+    return WorkerRecord(Registration(key, worker, tuple(queues), heartbeat), started_at, last_seen)
 
 
 def events(notice: bytes) -> list[Event]:
     """Read a message of the events' channel."""
     told = json.loads(notice)
-    at = _EPOCH + timedelta(microseconds=int(told["at"]))
+    at = read_time(told["at"])
     return [_event(told["queue"], at, *facts) for facts in told["events"]]
 
 

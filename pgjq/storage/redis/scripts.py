@@ -10,7 +10,7 @@ from typing import Final
 
 _FOLDER: Final = Path(__file__).parent / "lua"
 # These work on keys of the whole prefix, and not on a queue.
-_ALONE: Final = frozenset({"seen", "workers", "elect", "resign"})
+_ALONE: Final = frozenset({"worker_seen", "workers", "elect", "resign"})
 
 
 @dataclass(frozen=True, slots=True)

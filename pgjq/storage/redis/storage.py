@@ -50,7 +50,6 @@ class Shared:
     hasty: Wire
     unseen: str
     frozen: int | None = None
-    workers: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def clock(self) -> str:

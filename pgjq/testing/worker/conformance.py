@@ -17,6 +17,7 @@ from pgjq.testing.worker.fairness import Fairness
 from pgjq.testing.worker.leases import Leases
 from pgjq.testing.worker.lifecycle import Lifecycle
 from pgjq.testing.worker.policies import BlockedKeys
+from pgjq.testing.worker.records import WorkerRecords
 from pgjq.testing.worker.request_response import RequestResponse
 from pgjq.testing.worker.retries import Retries
 from pgjq.testing.worker.waking import Redefining, Waking
@@ -36,5 +37,6 @@ class WorkerConformance(
     RequestResponse,
     Events,
     Lifecycle,
+    WorkerRecords,
 ):
     """Everything that users of queues, workers and clients rely on."""

@@ -1,0 +1,72 @@
+"""A worker's record in the storage: written when it starts, renewed while it lives, removed when it stops.
+
+* The heartbeat thread renews it, idle or not, as often as the lease policy beats. That interval is stored with the
+  record, so that readers know when the worker has been silent for too long (`pgjq.storage.workers`).
+* Leases come first: a record that cannot be written is reported and tried again later, and delays no heartbeat.
+* A stop waits for its removal for a moment only. A record that is left behind lapses by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import time
+from math import inf
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pgjq.blocking import drive
+from pgjq.errors import PgjqError
+from pgjq.storage.workers import Registration
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Iterable
+
+    from pgjq.storage.base import Operations
+
+# How often a worker is seen whose policy has no heartbeats, and how often at the most.
+WITHOUT_HEARTBEAT: Final = 20.0
+AT_LEAST: Final = 1.0
+GOODBYE_SECONDS: Final = 2.0
+
+
+class WorkerRegistration:
+    """The record of one worker, from one start to its stop."""
+
+    def __init__(
+        self,
+        worker: str,
+        queues: Iterable[str],
+        *,
+        heartbeat: float | None,
+        logger: logging.Logger,
+        report: Callable[[Exception], None],
+    ) -> None:
+        interval = WITHOUT_HEARTBEAT if heartbeat is None else max(AT_LEAST, heartbeat)
+        self._registration = Registration(uuid4().hex, worker, tuple(queues), interval)
+        self._logger = logger
+        self._report = report
+        self._due = -inf
+
+    def renew(self, ops: Operations) -> None:
+        """Write the record if it is time, with blocking operations."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        try:
+            drive(ops.worker_seen(self._registration))
+        except PgjqError as error:
+            self._report(error)
+        else:
+            self._due = now + self._registration.heartbeat
+
+    async def remove(self, ops: Operations) -> None:
+        """Remove the record, with async operations."""
+        try:
+            await asyncio.wait_for(ops.worker_stopped(self._registration), GOODBYE_SECONDS)
+        except (PgjqError, builtins.TimeoutError) as error:
+            self._logger.warning(
+                "worker record not removed; it lapses by itself",
+                extra={"worker": self._registration.worker, "error": str(error)},
+            )

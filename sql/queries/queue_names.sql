@@ -1,0 +1,3 @@
+-- Queue names: all queues, whoever created them.
+select q.name from pgjq.queue as q
+order by q.name
