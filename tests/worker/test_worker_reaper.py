@@ -76,11 +76,12 @@ def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monke
         storage.reserved(),
         LeasePolicy(reap_interval=300),
         logging.getLogger("mine"),
+        reaping=lambda: taken.append(-1),
         reaped=lambda found: taken.append(len(found)),
         report=pytest.fail,
     )
     assert [one._step() for _ in range(3)] == [0, 300, 300]
-    assert taken == [2, 1]
+    assert taken == [-1, 2, -1, 1, -1, 0]
 
 
 @pytest.mark.parametrize(
