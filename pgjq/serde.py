@@ -80,12 +80,21 @@ class MsgpackSerde:
 
 def serialize_payload(serde: Serde, value: Any, job_id: str) -> bytes:
     """Serialise a payload; whatever the serde raises becomes a ValidationError that names the job."""
+    return _serialize(serde, value, "payload", job_id)
+
+
+def serialize_result(serde: Serde, value: Any, job_id: str) -> bytes:
+    """Serialise a result; whatever the serde raises becomes a ValidationError that names the job."""
+    return _serialize(serde, value, "result", job_id)
+
+
+def _serialize(serde: Serde, value: Any, what: str, job_id: str) -> bytes:
     try:
         data = serde.serialize(value)
     except Exception as error:
-        message = f"the payload of job {job_id!r} cannot be serialised by {type(serde).__name__}: {error}"
+        message = f"the {what} of job {job_id!r} cannot be serialised by {type(serde).__name__}: {error}"
         raise ValidationError(message) from error
     if type(data) is not bytes:
-        message = f"{type(serde).__name__}.serialize returned {type(data).__name__}, not bytes"
-        raise ValidationError(message)
+        returned = f"{type(serde).__name__}.serialize returned {type(data).__name__}, not bytes"
+        raise ValidationError(f"the {what} of job {job_id!r} cannot be serialised: {returned}")
     return data

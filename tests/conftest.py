@@ -60,3 +60,11 @@ def _empty_again(url: str) -> Generator[pgjq.RedisStorage]:
     storage.close()
     with redis.Redis.from_url(url) as client:
         client.flushall()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write lone surrogates in captured logs as escapes: pytest-xdist ends the run when it has to send one."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report

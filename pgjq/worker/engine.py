@@ -310,12 +310,14 @@ class Engine:
         first = run.signal.abort(reason)
         if first and reason == LEASE_LOST:
             log_lease_lost(run)
-        if reason == CANCELLED and run.end():
+        elif reason == CANCELLED and run.end():
             self._settler.put_from_thread(run, Cancelled())
         elif reason == EXPIRED and run.give_up():
             self._settler.put_from_thread(run, Released())
         elif reason == EXPIRED and run.end():
             self._settler.put_from_thread(run, self._expired(run))
+        else:
+            return  # This is told at every heartbeat until the run is settled; a coroutine is cancelled once.
         self._executor.abort(run)
 
     def _expired(self, run: Run) -> Outcome:

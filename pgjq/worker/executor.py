@@ -22,8 +22,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import ValidationError
 from pgjq.outcome import Completed, Outcome, Released, decide, fail
+from pgjq.serde import serialize_result
 from pgjq.worker.job_log import log_abandoned, log_dropped
 from pgjq.worker.loops import call_on_loop
 from pgjq.worker.prefetch import Prefetch
@@ -219,11 +219,9 @@ class Executor:
     def _completed(self, run: Run, result: Any) -> Outcome:
         """Write the result down. One that cannot be written fails the job for good: its work is done, and done once."""
         try:
-            return Completed(run.consumer.result_serde.serialize(result))
+            return Completed(serialize_result(run.consumer.result_serde, result, run.claimed.lease.id))
         except BaseException as error:  # noqa: BLE001
-            refused = ValidationError(f"the result of job {run.claimed.lease.id!r} cannot be serialised: {error}")
-            refused.__cause__ = error
-            return fail(refused)
+            return fail(error)
 
     def _decided(self, run: Run, error: BaseException) -> Outcome:
         claimed = run.claimed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed, Outcome
+from pgjq.serde import serialize_result
 from pgjq.worker.event_order import Gate
 from pgjq.worker.signal import CANCELLED, LEASE_LOST, Signal
 
@@ -231,7 +232,7 @@ class _Held:
         try:
             async with self._ops.effects(run.claimed.lease, session_factory) as effects:
                 yield effects.connection
-                result = run.consumer.result_serde.serialize(self.result)
+                result = serialize_result(run.consumer.result_serde, self.result, self.id)
                 run.completing = True
                 await effects.complete(result)
         except BaseException as error:
