@@ -95,13 +95,10 @@ def _py4j(spark: SparkSession, new: Resources) -> Resources:
     return Resources(frozenset(threads), frozenset(), frozenset(files))
 
 
-@pytest.hookimpl(tryfirst=True)  # The one who shares them out reads the marks in the same hook.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with Spark more time: each of its queries starts processes, which takes long on a busy machine.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give tests with Spark more time, and keep them in one process: one session is enough, and a JVM takes two cores.
 
-    And keep them together, if several processes share the tests: one session is enough.
+    Marks must be there before pytest-xdist reads them, which it does in `pytest_collection_modifyitems`.
     """
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(400))
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    item.add_marker(pytest.mark.timeout(400))
+    item.add_marker(pytest.mark.xdist_group("spark"))
