@@ -152,7 +152,10 @@ async def pooled_asyncpg(conninfo: str) -> AsyncIterator[Any]:
         pool.acquire() as connection,
     ):
         await connection.execute("begin")
-        yield connection
+        try:
+            yield connection
+        finally:
+            await connection.execute("rollback")  # Else the pool says that it had to.
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from pgjq.errors import PgjqError
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which then dismisses its workers.
+    logging.getLogger("pgjq").setLevel(logging.ERROR)  # The demo itself says that jobs stall: it kills their worker.
     storage = open_place(os.environ["PGJQ_URL"])
     try:
         with make_queue(storage, Assignment.read(sys.argv[1:])):
