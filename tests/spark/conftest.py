@@ -80,16 +80,20 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
 
 @pytest.fixture(autouse=True)
 def connections_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Count what py4j keeps open between this process and Java as the session's: it is made when it is first needed."""
+    """Count what Spark keeps open between this process and Java as the session's: it is made when it is first needed."""
     yield
     if "spark" in request.fixturenames:
-        request.config.stash[CHECK].adopt(_py4j(request.getfixturevalue("spark"), request.config.stash[CHECK].new()))
+        request.config.stash[CHECK].adopt(
+            _of_spark(request.getfixturevalue("spark"), request.config.stash[CHECK].new())
+        )
 
 
-def _py4j(spark: SparkSession, new: Resources) -> Resources:
-    gateway: Any = spark.sparkContext._gateway
+def _of_spark(spark: SparkSession, new: Resources) -> Resources:
+    context: Any = spark.sparkContext
+    gateway = context._gateway
     server = gateway.get_callback_server()
-    ports = {gateway.gateway_parameters.port} | ({server.get_listening_port()} if server else set())
+    ports = {gateway.gateway_parameters.port, context._accumulatorServer.server_address[1]}
+    ports |= {server.get_listening_port()} if server else set()
     threads = {thread for thread in new.threads if type(thread).__module__.startswith("py4j")}
     files = {file for file in new.files if any(end[1] in ports for end in ends_of(file[0]) if isinstance(end, tuple))}
     return Resources(frozenset(threads), frozenset(), frozenset(files))

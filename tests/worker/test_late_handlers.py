@@ -194,6 +194,7 @@ def test_a_queue_that_starts_again_runs_the_job_beside_the_late_handler(storage:
     assert broken == []
 
 
+@pytest.mark.abandons_tasks
 def test_a_coroutine_that_ignores_its_cancellation_is_left_behind_with_a_log_line(
     storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
