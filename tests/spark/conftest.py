@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
 
 @pytest.fixture(autouse=True)
 def connections_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Count what Spark keeps open between this process and Java as the session's: it is made when it is first needed."""
+    """Count what Spark keeps open between this process and Java as the session's: it is made when first needed."""
     yield
     if "spark" in request.fixturenames:
         request.config.stash[CHECK].adopt(
@@ -94,9 +95,17 @@ def _of_spark(spark: SparkSession, new: Resources) -> Resources:
     server = gateway.get_callback_server()
     ports = {gateway.gateway_parameters.port, context._accumulatorServer.server_address[1]}
     ports |= {server.get_listening_port()} if server else set()
-    threads = {thread for thread in new.threads if type(thread).__module__.startswith("py4j")}
+    threads = {thread for thread in new.threads if _runs_py4j(thread)}
     files = {file for file in new.files if any(end[1] in ports for end in ends_of(file[0]) if isinstance(end, tuple))}
     return Resources(frozenset(threads), frozenset(), frozenset(files))
+
+
+def _runs_py4j(thread: threading.Thread) -> bool:
+    """Tell whether a thread is inside py4j, whose threads have no names of their own."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("py4j"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
