@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from tests.leaks import CHECK, Resources, ends_of
 from tests.programs import missing
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
