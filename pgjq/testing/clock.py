@@ -64,7 +64,7 @@ class ManualClock:
 
 
 class PostgresClock:
-    """The clock of one schema in one database: it stands still for everybody, until `restore` lets it run again.
+    """The clock of one schema in one database: it stands still for all processes, until `restore` lets it run again.
 
     Moving it wakes the sleeping workers of all processes.
     """

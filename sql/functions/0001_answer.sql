@@ -58,7 +58,7 @@ begin
 end
 $$;
 
--- How a job ended, as it goes over the wire to whoever waits for it: queue, id and state, and never the result. No id
+-- How a job ended, as it goes over the wire to its waiters: queue, id and state, and never the result. No id
 -- means every job of the queue: a deleted queue sends one notification, however many jobs it had.
 create function pgjq.ending(queue text, id text, state text) returns text
 language sql immutable
@@ -76,7 +76,7 @@ as $$
 $$;
 
 -- The same, for a batch that knows its jobs by number; jobs without a state are about to be deleted, and their bodies
--- must still be there. A function, so that settling a job that nobody waits for plans nothing of this.
+-- must still be there. A function, so that settling a job without waiters plans nothing of this.
 create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

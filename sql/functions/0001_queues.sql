@@ -16,7 +16,7 @@ $$;
 --
 -- A queue that only its first job has made may still be defined as long as it holds no job, or as long as it keeps the
 -- policy and the place that it has; it stays paused if it is. Of any number of callers one creates it and the others
--- find it there: they wait for each other, and for everybody who is enqueueing into it, on one lock.
+-- find it there: they wait for each other, and for all callers that enqueue into it, on one lock.
 create function pgjq.create_queue(
     queue text, policy integer, partition boolean, warning_queue_size integer, options jsonb
 ) returns text

@@ -23,7 +23,7 @@ class PostgresStorage:
 
     `conninfo` is a libpq connection string or URL, or SQLAlchemy's URL with a driver in it. Nothing is opened before
     the first operation. Share one storage among all clients, queues and threads of a process: it keeps between
-    `min_size` and `max_size` connections for each colour that is used, and one more that listens once somebody waits.
+    `min_size` and `max_size` connections for each colour that is used, and one more that listens once a caller waits.
     """
 
     promises = Promises(

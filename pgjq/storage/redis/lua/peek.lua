@@ -1,8 +1,8 @@
 -- Peek: microseconds until a job is due, 0 if one is; nil when none is there.
 --
--- Whoever is told to wait is noted as asleep by the same script, with the time of the next job: the first job that is put
--- in place for an earlier time is announced, once. So no job can slip in between a look and a sleep, and nobody is told of
--- jobs while everybody is awake, or of one that is due after those that a sleeper waits for already.
+-- The script that tells a worker to wait also notes it as asleep, with the time of the next job: the first job that is
+-- put in place for an earlier time is announced, once. So no job can slip in between a look and a sleep, and no
+-- notification is sent while all workers are awake, or for a job that is due after those that a sleeper waits for.
 if redis.call('ZCARD', READY) > 0 then
     return 0
 end
