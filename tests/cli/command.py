@@ -34,10 +34,10 @@ def answer(*arguments: str, url: str, typed: str = "", code: int = 0) -> Any:
 
 
 def complaint(*arguments: str, url: str | None, typed: str = "", code: int = 1) -> str:
-    """Run a command that ends with one line on stderr, and return it."""
+    """Run a command that ends with one line on stderr, and return it; a note about a new queue may precede it."""
     result = run(*arguments, url=url, typed=typed)
     assert (result.exit_code, result.stdout) == (code, ""), result.output
-    (line,) = result.stderr.splitlines()
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("created queue ")]
     return line.removeprefix("Error: ")
 
 

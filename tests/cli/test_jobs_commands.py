@@ -93,8 +93,8 @@ def test_waiting_prints_the_result_and_gives_up_in_time(database: str, postgres:
 
 
 def test_a_result_that_is_not_there_says_why(database: str, postgres: pgjq.PostgresStorage) -> None:
-    assert complaint("result", "mail", "a", url=database) == "there is no job 'a' in queue 'mail'"
     answer("enqueue", "mail", '"bad"', "--id", "a", url=database)
+    assert complaint("result", "mail", "b", url=database) == "there is no job 'b' in queue 'mail'"
     assert complaint("result", "mail", "a", url=database) == "job 'a' has no result: it is queued"
     serve(postgres, "a")
     assert (

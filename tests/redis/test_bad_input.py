@@ -200,6 +200,7 @@ def test_a_cluster_can_hold_it(tmp_path: Path, make: Make) -> None:
     with contextlib.ExitStack() as stack:
         first, second = form_cluster(stack, tmp_path, make)
         mine = stack.enter_context(redis.RedisCluster.from_url(first.url))
+        stack.callback(mine.disconnect_connection_pools)  # Closing a cluster's client leaves these open.
         storage = stack.enter_context(contextlib.closing(pgjq.RedisStorage(client=mine)))
         live(storage)
         for server, queue in ((first, "one"), (second, "two")):

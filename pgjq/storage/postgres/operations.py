@@ -11,6 +11,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from itertools import chain, repeat
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, UnsupportedError
@@ -48,6 +49,9 @@ R = TypeVar("R")
 _ENDED: dict[type[Outcome], State] = {Completed: "completed", Failed: "failed", Cancelled: "cancelled"}
 
 TRIES = 5
+# How long a worker's number is remembered. A name that is not asked for in 8 days is pruned, and its number with it: a
+# worker that goes on after such a sleep must get another one.
+ASK_NUMBER_AFTER = 3600.0
 # A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
 # twice soon after falling asleep, then seldom.
 LOOK_AGAIN = (0.05, 0.25)
@@ -67,7 +71,7 @@ class PostgresOperations(PostgresDefinitions):
         self._listener = listener
         self._offices = offices
         self._questions = Questions(colour, self._fetch, self._repeated)
-        self._worker_ids: dict[str, int] = {}
+        self._worker_ids: dict[str, tuple[int, float]] = {}  # With when it was asked for.
         self._is_busy = False  # The last claim that found anything took more than one job.
 
     async def enqueue(
@@ -253,6 +257,7 @@ class PostgresOperations(PostgresDefinitions):
         ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
         await self._fetch("prune_slots")
         await self._fetch("prune_workers")
+        self._worker_ids.clear()
         params = {"limit": limit - ended, "retention_seconds": RETENTION_SECONDS}
         return ended + (await self._fetch("prune_waiting", params))[0][0]
 
@@ -358,10 +363,12 @@ class PostgresOperations(PostgresDefinitions):
             raise
 
     async def _number_of(self, worker: str) -> int:
-        """Find the number that claims name a worker by, and remember it."""
-        number = self._worker_ids.get(worker)
-        if number is None:
-            number = self._worker_ids[worker] = (await self._fetch("worker_number", {"worker": worker}))[0][0]
+        """Find the number that claims name a worker by, and remember it for a while."""
+        number, asked = self._worker_ids.get(worker, (0, -inf))
+        now = time.monotonic()
+        if now - asked > ASK_NUMBER_AFTER:
+            number = (await self._fetch("worker_number", {"worker": worker}))[0][0]
+            self._worker_ids[worker] = number, now
         return number
 
     async def _aside(self, call: Callable[[], R]) -> R:
