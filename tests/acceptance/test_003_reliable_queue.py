@@ -37,7 +37,7 @@ def test_a_late_result_is_refused_and_an_id_stays_one_job_all_the_while(stage: S
     stage.finished("slow")
     stage.signal(late, signal.SIGCONT)
     stage.wait("end", "slow", pid=late)
-    # The worker notices the loss by itself before the storage refuses its outcome, or is told by that; one line says so.
+    # The worker notices the loss by itself, or learns it when its outcome is refused; one line says so.
     stage.until(lambda: any("lease" in line["message"] for line in stage.said("log", pid=late)))
     again = stage.client.enqueue("q", "slow", {})
     assert (again.status, again.result["by"]) == ("completed", other)
