@@ -6,6 +6,7 @@ The servers are started here, unless PGJQ_TEST_REDIS_URL names another Redis.
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 pytest_plugins = ["tests.databases", "tests.leaks", "tests.programs", "tests.temporary"]
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C again: a shell that starts the tests in the background has them, and all they start, ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -225,7 +225,7 @@ class _Teller:
         return steps.Settle(tuple(endings))
 
     def _heartbeat(self) -> Step:
-        return steps.Heartbeat(self._runs(2), self._one_of(steps.WORKERS))
+        return steps.Heartbeat(self._runs(2))
 
     def _save_checkpoint(self) -> Step:
         return steps.SaveCheckpoint(*self._runs(1), self._one_of((b"1", b"2")))

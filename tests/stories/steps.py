@@ -15,6 +15,7 @@ from pgjq.lease import LeasePolicy
 from pgjq.outcome import Completed, Discard, Outcome, Snooze, decide
 from pgjq.outcome import Retry as RetryOrder
 from pgjq.storage.base import Settlement
+from pgjq.storage.workers import Registration
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Claimed
@@ -116,12 +117,11 @@ class Settle(Step):
 @dataclass(frozen=True)
 class Heartbeat(Step):
     runs: tuple[int, ...] = (0,)
-    worker: str = "ann"
 
     def play(self, player: Player) -> Any:
         found = [player.run(run) for run in self.runs]
         leases = list(dict.fromkeys(run.lease for run in found if run is not None))
-        return player.operate("heartbeat", leases, worker=player.worker(self.worker))
+        return player.operate("heartbeat", leases)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,8 @@ class Workers(Step):
 
     def play(self, player: Player) -> Any:
         for worker in WORKERS:
-            player.operate("heartbeat", [], worker=player.worker(worker))
+            name = player.worker(worker)
+            player.operate("worker_seen", Registration(f"of {name}", name, ("one",), 10.0))
         return sorted((info.id, info.running) for info in player.ask("get_workers"))
 
 

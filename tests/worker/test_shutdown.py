@@ -217,10 +217,7 @@ def test_ctrl_c_on_the_callers_loop_stops_the_queue_and_gives_its_jobs_back(
 ) -> None:
     script = textwrap.dedent(
         """
-        import asyncio, signal, sys, pgjq
-
-        # A shell that starts the tests in the background has them ignore SIGINT, and children inherit that.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        import asyncio, sys, pgjq
 
         async def main():
             queue = pgjq.AsyncQueue("q", storage=pgjq.PostgresStorage(sys.argv[1]), grace=0)

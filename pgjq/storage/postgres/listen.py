@@ -119,8 +119,7 @@ class Listener:
                     self.leave(topic, box)
                     raise
                 if not self.deaf:
-                    self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
-                    self._thread.start()
+                    self._start()
             elif self._line is not None:
                 # A connection that fails here is replaced by the thread, which takes every topic up again.
                 try:
@@ -128,6 +127,15 @@ class Listener:
                 except psycopg.Error:
                     self._broken = True
                     self._nudge()
+
+    def _start(self) -> None:
+        """Start the thread, unless the storage was closed meanwhile: `close` joins only a thread that has started."""
+        with self._lock:
+            if not self._closing.is_set():
+                self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
+                self._thread.start()
+                return
+        self._drop()
 
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Stop putting notices into a mailbox. Telling the server is left to the thread: whoever was woken has work."""
