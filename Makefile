@@ -1,10 +1,10 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
 # PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS and STORIES_ARGS are
-# passed on; the tests run in PROCESSES processes, each with servers of its own.
+# passed on; the tests run in PROCESSES processes, each with servers of its own: one more than two cores, as tests wait.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-PROCESSES ?= 2
+PROCESSES ?= 3
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 STORIES_ARGS ?=

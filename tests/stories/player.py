@@ -314,6 +314,7 @@ class RedisPlayer(Player):
 
     def close(self) -> None:
         super().close()
+        self._server.flushall()
         self._server.close()
 
     def _open(self) -> None:
