@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, StorageError, ValidationError
 from pgjq.events import NAMES, Bus, BusName
+from pgjq.worker.loops import cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -147,8 +148,7 @@ class Ears:
         if isinstance(self._feed, Feed):
             self._feed.close()
         elif self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel(self._task)
             await self._feed.close()
 
     def _listen(self, feed: Feed) -> None:

@@ -127,7 +127,7 @@ class Managing(Cases):
         await bench.enqueue("running")
         await bench.claim_one()
         await bench.enqueue_all("a", "b")
-        ids = ["done", "running", "a", "b", "nobody", "b"]
+        ids = ["done", "running", "a", "b", "missing", "b"]
         assert await bench.ops.retry_many(QUEUE, ids) == 0
         assert [await bench.ops.cancel_many(QUEUE, ids) for _ in range(2)] == [2, 0]
         assert [await bench.ops.retry_many(QUEUE, ids) for _ in range(2)] == [2, 0]

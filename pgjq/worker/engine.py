@@ -26,7 +26,7 @@ from pgjq.worker.executor import Executor
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
@@ -130,7 +130,7 @@ class Engine:
         self._stopping.set()
         self._room.set()
         if self._nap is not None:
-            self._nap.cancel()
+            await cancel(self._nap)
         await asyncio.gather(self._claimer, return_exceptions=True)
         self._release(self._executor.take_back())
         await self._wait_for_runs(grace)

@@ -15,7 +15,7 @@ from pgjq.errors import StorageUnavailableError
 from pgjq.job import JobError
 from pgjq.outcome import Failed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +72,7 @@ class Settler:
 
     async def stop(self) -> None:
         """End; what has not been taken by now stays with its lease."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     async def _run(self) -> None:
         while True:
