@@ -12,7 +12,6 @@ the first.
 from __future__ import annotations
 
 import asyncio
-import builtins
 import logging
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from pgjq.worker.executor import Executor
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel
+from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel, within
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
@@ -153,10 +152,7 @@ class Engine:
         until = time.monotonic() + grace
         while any(not run.ended for run in self._hands.all()) and (left := until - time.monotonic()) > 0:
             self._room.clear()
-            try:
-                await asyncio.wait_for(self._room.wait(), min(left, 1.0))
-            except builtins.TimeoutError:
-                continue
+            await within(min(left, 1.0), self._room.wait())
 
     async def _wait_until_settled(self) -> None:
         """Wait until nothing is in our hands. What a storage that is away cannot take is let go when its lease lapses.
@@ -166,10 +162,7 @@ class Engine:
         """
         while any(r.trusted_until is None or r.trusted_until > time.monotonic() for r in self._hands.all()):
             self._room.clear()
-            try:
-                await asyncio.wait_for(self._room.wait(), 0.2)
-            except builtins.TimeoutError:
-                continue
+            await within(0.2, self._room.wait())
 
     def _release(self, runs: list[Run]) -> None:
         for run in runs:
@@ -198,7 +191,7 @@ class Engine:
                 pause = BACKOFF
             except Exception as error:  # noqa: BLE001  (a claimer that dies would leave an idle worker behind)
                 self._reporter("claiming")(error)
-                await self._stopped_within(pause)
+                await within(pause, self._stopping.wait())
                 pause = min(pause * 2, LONGEST_BACKOFF)
 
     async def _claim(self) -> bool:
@@ -261,12 +254,6 @@ class Engine:
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
-
-    async def _stopped_within(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except builtins.TimeoutError:
-            return
 
     def _beat(self, job: Claimed) -> float | None:
         """How often to beat for a job: its own `heartbeat_seconds` twice, else as the policy says.

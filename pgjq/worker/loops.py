@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 from pgjq.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from typing import Any
 
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
-CANCEL_AGAIN = 1.0
 
 
 def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
@@ -29,16 +29,16 @@ def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], 
 
 
 async def cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait until it has ended.
-
-    Once is not enough: a worker that was stopped while it fell asleep on PostgreSQL was seen to lose a cancellation and
-    to sleep on. Where it was lost is not known. Before Python 3.12 `asyncio.wait_for`, which psycopg_pool uses, drops
-    one that comes in the same moment as what it waits for.
-    """
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=CANCEL_AGAIN)
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def within(seconds: float, waiting: Awaitable[object]) -> None:
+    """Wait for something, but no longer than this. `asyncio.wait_for` may drop a cancellation before Python 3.12."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await waiting
 
 
 class Loop:

@@ -64,7 +64,8 @@ class WorkerRegistration:
     async def remove(self, ops: Operations) -> None:
         """Remove the record, with async operations."""
         try:
-            await asyncio.wait_for(ops.worker_stopped(self._registration), GOODBYE_SECONDS)
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await ops.worker_stopped(self._registration)
         except (PgjqError, builtins.TimeoutError) as error:
             self._logger.warning(
                 "worker record not removed; it lapses by itself",

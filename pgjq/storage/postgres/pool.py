@@ -254,13 +254,25 @@ class AsyncPool:
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close()))
 
     async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
+        """Wait for a connection.
+
+        Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops a cancellation that arrives in the same moment
+        as the connection. The task still counts it, so it is raised here: else a worker told to stop would sleep on.
+        """
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return await pool.getconn(timeout=ASK_AGAIN)
+                connection = await pool.getconn(timeout=ASK_AGAIN)
             except PoolTimeout:
                 if time.monotonic() > until:
                     raise
+                continue
+            if task is not None and task.cancelling() > cancelled:
+                await pool.putconn(connection)
+                raise asyncio.CancelledError
+            return connection
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
         loop = asyncio.get_running_loop()
