@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pgjq
+from pgjq.blocking import drive
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
@@ -34,3 +35,14 @@ def test_a_first_call_that_is_answered_after_the_close_is_refused(database: str,
         proxy.restore()
         with pytest.raises(pgjq.StorageError, match="closed"):
             calling.result(60)
+
+
+def test_a_background_thread_opens_no_connection_after_the_close_of_its_own(database: str) -> None:
+    """A reaper was stopped while its first statement hung, and made its second: its thread outlived the stop."""
+    storage = pgjq.PostgresStorage(database)
+    ops = storage.reserved()
+    drive(ops.next_deadline())
+    drive(ops.close())
+    with pytest.raises(pgjq.StorageError, match="closed"):
+        drive(ops.next_deadline())
+    storage.close()

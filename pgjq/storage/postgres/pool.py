@@ -203,6 +203,15 @@ class BlockingPool:
         self._pool = None
 
 
+class ReservedPool(BlockingPool):
+    """The connection of one background thread. Closing is final: a thread that still waits must not open another."""
+
+    async def close(self) -> None:
+        """Close the connection for good."""
+        self._pools.closed = True
+        self.close_now()
+
+
 class AsyncPool:
     """Connections for event loops, one pool for each."""
 

@@ -11,7 +11,7 @@ from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.leader import Offices
 from pgjq.storage.postgres.listen import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
-from pgjq.storage.postgres.pool import Pools
+from pgjq.storage.postgres.pool import Pools, ReservedPool
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class PostgresStorage:
 
     def reserved(self) -> Operations:
         """Return blocking operations with a connection of their own."""
-        pools = Pools(self.conninfo, self._queries, 1, 1)
-        return PostgresOperations("blocking", pools.blocking, self._queries, self._listener, self._offices)
+        pool = ReservedPool(Pools(self.conninfo, self._queries, 1, 1))
+        return PostgresOperations("blocking", pool, self._queries, self._listener, self._offices)
 
     def close(self) -> None:
         """Close every connection, leave every office, end every wait. Closing twice is fine."""
