@@ -237,7 +237,7 @@ class Operations(Protocol):
         ...
 
     def effects(
-        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[Effects]:
         """Open a transaction in which a handler's writes and its job's completion commit together, or not at all.
 

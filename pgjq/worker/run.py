@@ -230,7 +230,7 @@ class _Held:
             raise PgjqError("a run has one transaction() block at most, and this one has had it")
         run.in_transaction = True
         try:
-            async with self._ops.effects(run.claimed.lease, session_factory) as effects:
+            async with self._ops.effects(run.claimed, session_factory) as effects:
                 yield effects.connection
                 result = serialize_result(run.consumer.result_serde, self.result, self.id)
                 run.completing = True

@@ -500,7 +500,7 @@ def test_what_it_does_not_promise_is_refused(storage: FileStorage) -> None:
     client.enqueue("q", "a", 1)
     (job,) = drive(storage.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY))
     with pytest.raises(UnsupportedError, match="FileStorage has no transactions"):
-        storage.operations("blocking").effects(job.lease)
+        storage.operations("blocking").effects(job)
 
 
 @pytest.mark.parametrize("directory", [None, 7, ""])

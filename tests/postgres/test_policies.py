@@ -237,7 +237,7 @@ def test_a_handler_with_an_old_snapshot_lets_the_next_of_its_key_run(
     client.enqueue("q", "2", 1, singleton_key="k")
 
     async def handle() -> None:
-        async with postgres.operations("blocking").effects(first.lease) as effects:
+        async with postgres.operations("blocking").effects(first) as effects:
             effects.connection.execute(f"set transaction isolation level {level}".encode())
             effects.connection.execute("select 1 from pgjq.queue")
             assert claim(postgres) == []
@@ -256,7 +256,7 @@ def test_statements_of_the_storage_see_what_was_committed_whatever_the_databases
         (job,) = claim(strict)
 
         async def look() -> list[Any]:
-            async with strict.operations("blocking").effects(job.lease) as effects:
+            async with strict.operations("blocking").effects(job) as effects:
                 rows = [effects.connection.execute(f"show {n}".encode()).fetchone()[0] for n in SHOWN]
                 await effects.complete(b"1")
                 return rows

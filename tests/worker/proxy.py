@@ -28,11 +28,13 @@ class Trap:
     """Cut at the first statement with `words` in it, of a connection that said `after` before; then never again.
 
     `unsent`: the statement never reaches the server. `unanswered`: the server has done it, and its answer is lost.
+    With `hold` the connection is not cut: it stays open, and nothing passes any more.
     """
 
     words: bytes
     half: Half
     after: bytes = b""
+    hold: bool = False
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
@@ -40,7 +42,7 @@ class Proxy(ThreadedServer):
     """A relay to the server of a connection string; `conninfo` leads through it."""
 
     def __init__(self, upstream: str, trap: Trap | None = None) -> None:
-        self._trap = trap
+        self.trap = trap
         self._refusing = False
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -90,10 +92,10 @@ class Proxy(ThreadedServer):
 
     async def _relay(self, client: Streams, server: Streams) -> None:
         """Pass messages both ways until one of them ends."""
-        if self._trap is None:
+        if self.trap is None:
             ways = [self._pump(client[0], server[1]), self._pump(server[0], client[1])]
         else:
-            ways = _Tapped(self._trap, *client, *server).ways()
+            ways = _Tapped(self.trap, *client, *server).ways()
         both = [asyncio.ensure_future(way) for way in ways]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -140,11 +142,16 @@ class _Tapped:
                 if self._springs_at(body):
                     if self._trap.half == "unsent":
                         self._trap.sprung.set()
-                        return
+                        return await self._let_go()
                     self._armed = True
                 self._said = self._said or self._trap.after in body
                 self._to_server.write(head + body)
                 await self._to_server.drain()
+
+    async def _let_go(self) -> None:
+        """Return, and the connection is cut; or never, and it is not."""
+        if self._trap.hold:
+            await asyncio.Event().wait()
 
     def _springs_at(self, body: bytes) -> bool:
         return self._said and not self._armed and not self._trap.sprung.is_set() and self._trap.words in body
@@ -159,7 +166,7 @@ class _Tapped:
                     await self._to_client.drain()
                 elif head[:1] == READY:
                     self._trap.sprung.set()
-                    return
+                    return await self._let_go()
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:

@@ -110,11 +110,13 @@ class ModelOperations(ModelDefinitions):
         return await self._glance(partial(runs.heartbeat, leases=leases))
 
     def effects(
-        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[Effects]:
         """Refuse: there is nothing to commit together with."""
         del session_factory
-        raise UnsupportedError(f"{self._name} has no transactions; complete job {lease.id!r} by returning its result")
+        raise UnsupportedError(
+            f"{self._name} has no transactions; complete job {claimed.lease.id!r} by returning its result"
+        )
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
         """See `Operations`."""

@@ -98,18 +98,24 @@ class _Adopted:
 
 class _Alchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        from sqlalchemy import text
-
+        statement = _alchemy_text(self._queries.sqlalchemy(name))
         with sqlalchemy_errors():
-            return [_plain(row) for row in self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
+            return [_plain(row) for row in self._connection.execute(statement, params)]
+
+    async def command(self, text: str) -> None:
+        with sqlalchemy_errors():
+            self._connection.execute(_alchemy_text(text))
 
 
 class _AsyncAlchemy(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        from sqlalchemy import text
-
+        statement = _alchemy_text(self._queries.sqlalchemy(name))
         with sqlalchemy_errors():
-            return [_plain(row) for row in await self._connection.execute(text(self._queries.sqlalchemy(name)), params)]
+            return [_plain(row) for row in await self._connection.execute(statement, params)]
+
+    async def command(self, text: str) -> None:
+        with sqlalchemy_errors():
+            await self._connection.execute(_alchemy_text(text))
 
 
 class _Django(_Adopted):
@@ -118,12 +124,20 @@ class _Django(_Adopted):
             cursor.execute(self._queries.psycopg(name).decode(), params)
             return [_plain(row) for row in cursor.fetchall()]
 
+    async def command(self, text: str) -> None:
+        with django_errors(), self._connection.cursor() as cursor:
+            cursor.execute(text)
+
 
 class _Asyncpg(_Adopted):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         statement, names = self._queries.asyncpg(name)
         with asyncpg_errors():
             return [tuple(row) for row in await self._connection.fetch(statement, *(params[each] for each in names))]
+
+    async def command(self, text: str) -> None:
+        with asyncpg_errors():
+            await self._connection.execute(text)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Several statements are one transaction also where the caller has opened none."""
@@ -138,6 +152,12 @@ class _Callers:
 
     async def __aexit__(self, *exc: object) -> None:
         return None
+
+
+def _alchemy_text(statement: str) -> Any:
+    from sqlalchemy import text
+
+    return text(statement)
 
 
 def _plain(row: Any) -> tuple[Any, ...]:

@@ -8,7 +8,9 @@ wakes up late.
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import JobCancelledError, LeaseLostError, PgjqError
@@ -19,19 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from pgjq.blocking import Colour
-    from pgjq.storage.base import Lease
+    from pgjq.storage.base import Claimed, Lease
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Session
 
 
+# The pause between completing a job and COMMIT may last as long as the lease, within these limits.
+SHORTEST_PAUSE = 5.0
+LONGEST_PAUSE = 60.0
+UNQUOTED = re.compile(r"[^A-Za-z0-9_./-]")
+
+
 class PostgresEffects:
     """An open transaction of a handler's."""
 
-    def __init__(self, session: Session, lease: Lease) -> None:
+    def __init__(self, session: Session, claimed: Claimed) -> None:
         self.completed = False
         self._session = session
-        self._lease = lease
+        self._lease = claimed.lease
+        self._pause = min(max(claimed.lease_seconds or LONGEST_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     @property
     def connection(self) -> Any:
@@ -45,14 +54,12 @@ class PostgresEffects:
             "queue_ids": literals.numbers([queue_id]),
             "seqs": literals.numbers([seq]),
             "leases": literals.numbers([self._lease.number]),
-            "states": None,
             "results": literals.blobs([result]),
-            "errors": None,
-            "delays": None,
+            "limit": str(round(self._pause * 1000)),
         }
-        ((_, _, states),) = await self._session.fetch("settle", params)
+        ((states, _),) = await self._session.fetch("complete", params)
         if states is not None and not states:
-            raise LeaseLostError(f"the lease of job {self._lease.id!r} is gone; nothing of this block is committed")
+            raise LeaseLostError(lost(self._lease))
         if states:
             raise JobCancelledError(f"job {self._lease.id!r} was asked to end; nothing of this block is committed")
         self.completed = True
@@ -61,6 +68,18 @@ class PostgresEffects:
         """Refuse to commit writes without their completion."""
         if not self.completed:
             raise PgjqError("the block ended without completing its job; nothing of it is committed")
+
+
+def lost(lease: Lease) -> str:
+    """Say that a block's lease is gone."""
+    return f"the lease of job {lease.id!r} is gone; nothing of this block is committed"
+
+
+def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str:
+    """Name the session in which a handler's transaction is open: readable, different for each run, needs no quoting."""
+    run = f"{schema}\0{queue}\0{job_id}\0{attempts}"
+    readable = UNQUOTED.sub("?", f"{queue}/{job_id}"[:40])
+    return f"pgjq {readable} {blake2b(run.encode(), digest_size=8).hexdigest()}"
 
 
 @asynccontextmanager

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.errors import LeaseLostError, PolicyError, StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
@@ -24,7 +24,7 @@ from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
 from pgjq.storage.postgres.definitions import PostgresDefinitions
-from pgjq.storage.postgres.effects import PostgresEffects, open_unit
+from pgjq.storage.postgres.effects import PostgresEffects, lost, open_unit, transaction_name
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
 from pgjq.storage.postgres.failures import GONE, TRANSIENT
@@ -124,22 +124,39 @@ class PostgresOperations(PostgresDefinitions):
 
     @asynccontextmanager
     async def effects(
-        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AsyncGenerator[PostgresEffects]:
         """See `Operations`."""
         await self._pool.check()
+        lease = claimed.lease
         effects: PostgresEffects | None = None
         try:
             async with open_unit(self._colour, self._pool, self._queries, session_factory) as session:
-                effects = PostgresEffects(session, lease)
+                name = self._transaction_name(lease, claimed.attempts)
+                await session.command(f"set local application_name = '{name}'")
+                effects = PostgresEffects(session, claimed)
                 yield effects
                 effects.check_completed()
             await self._pass_on(lease)
-        except Exception:
+        except Exception as error:
             # COMMIT may have lost its answer, and then nobody but the database knows what happened. Every driver has
             # its own word for that, hence any error.
-            if effects is None or not effects.completed or not await self._was_completed(lease):
-                raise
+            if effects is not None and effects.completed and await self._was_completed(lease):
+                return
+            if effects is not None and not isinstance(error, LeaseLostError) and await self._is_lost(lease):
+                raise LeaseLostError(lost(lease)) from error
+            raise
+
+    def _transaction_name(self, lease: Lease | Reaped, attempts: int) -> str:
+        return transaction_name(self._queries.schema, lease.queue, lease.id, attempts)
+
+    async def _is_lost(self, lease: Lease) -> bool:
+        """Find out whether an error has to do with a lost lease: a reaper ends the sessions of runs it takes back."""
+        queue_id, seq = lease.key
+        try:
+            return not await self._fetch("holds_lease", {"queue_id": queue_id, "seq": seq, "lease": lease.number})
+        except StorageError:
+            return False
 
     async def _pass_on(self, lease: Lease) -> None:
         """Have the next job of a key run, although the handler's transaction may have been too old to see it."""
@@ -172,8 +189,13 @@ class PostgresOperations(PostgresDefinitions):
         due = await self.next_deadline()
         if due is None or due > 0:
             return []
-        found = await self._fetch("reap", {"limit": limit, "stale_age": float(stale_age)})
-        return [rows.reaped(row) for row in found]
+        began = time.monotonic()
+        found = [rows.reaped(row) for row in await self._fetch("reap", {"limit": limit, "stale_age": float(stale_age)})]
+        if found:
+            names = literals.texts(self._transaction_name(job, job.attempts) for job in found)
+            with suppress(StorageError):  # What was taken back has to be told; the sessions end by themselves, later.
+                await self._fetch("end_transactions", {"names": names, "elapsed": time.monotonic() - began})
+        return found
 
     async def next_deadline(self) -> float | None:
         """See `Operations`."""

@@ -36,6 +36,10 @@ class Session(Protocol):
         """Run a query of `sql/queries` and return all its rows."""
         ...
 
+    async def command(self, text: str) -> None:
+        """Run a command without parameters: a `SET LOCAL` can have none, and takes no snapshot."""
+        ...
+
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Run a `COPY … FROM STDIN` of `sql/queries`."""
         ...
@@ -61,6 +65,11 @@ class BlockingSession:
         with translated(), Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
             return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+
+    async def command(self, text: str) -> None:
+        """Run a command."""
+        with translated(), Cursor(self._connection) as cursor:
+            cursor.execute(text.encode())
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
@@ -104,6 +113,12 @@ class AsyncSession:
             async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
                 await cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
                 return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+
+    async def command(self, text: str) -> None:
+        """Run a command."""
+        with translated():
+            async with AsyncCursor(self._connection) as cursor:
+                await cursor.execute(text.encode())
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""

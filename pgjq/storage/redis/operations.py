@@ -114,11 +114,13 @@ class RedisOperations:
         )
 
     def effects(
-        self, lease: Lease, session_factory: Callable[[], Any] | None = None
+        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[Effects]:
         """Refuse: a handler's own writes go elsewhere, and cannot be committed together with a job here."""
         del session_factory
-        raise UnsupportedError(f"RedisStorage has no transactions; complete job {lease.id!r} by returning its result")
+        raise UnsupportedError(
+            f"RedisStorage has no transactions; complete job {claimed.lease.id!r} by returning its result"
+        )
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
         """See `Operations`."""
