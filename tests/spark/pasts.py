@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from pgjq.spark.pipeline.history import History
 from pgjq.spark.pipeline.lake import Lake
@@ -59,9 +59,15 @@ def rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: float(f"{v:.9g}") if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
+def read_parquet(file: str) -> list[dict[str, Any]]:
+    """Read a file and close it; a dataset would close it some time later, on another thread."""
+    with pq.ParquetFile(file) as parquet:
+        return parquet.read().to_pylist()
+
+
 def table(lake: Path, name: str) -> list[dict[str, Any]]:
     """Read a published table as it is on the disk, without Spark, in an order of its own."""
     there = Lake.open(str(lake))
     files = [str(f) for d in there.manifest.directories(name) for f in (lake / d).glob("*.parquet")]
-    rows = ds.dataset(files, format="parquet").to_table().to_pylist() if files else []
+    rows = [row for file in files for row in read_parquet(file)]
     return sorted(rows, key=lambda row: str(sorted((k, v) for k, v in row.items() if not isinstance(v, float))))

@@ -25,7 +25,7 @@ from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import hourly
 from pgjq.spark.pipeline.run import run
 from tests.databases import new_database
-from tests.spark.pasts import METRICS, PLANTED, QUIET, Past, table
+from tests.spark.pasts import METRICS, PLANTED, QUIET, Past, read_parquet, table
 from tests.spark.scene import BOOM, end, finish
 
 if TYPE_CHECKING:
@@ -192,10 +192,8 @@ def test_the_next_run_reads_only_what_is_new_and_measures_only_its_days(
 
 
 def _files(past: Past, lake: Lake, name: str, day: str) -> list[dict[str, Any]]:
-    import pyarrow.dataset as ds
-
     (directory,) = lake.manifest.directories(name, [day])
-    return ds.dataset(str(past.lake / directory), format="parquet").to_table().to_pylist()
+    return [row for file in (past.lake / directory).glob("*.parquet") for row in read_parquet(str(file))]
 
 
 def replace_jobs(history: Any, jobs: int) -> Any:
