@@ -168,7 +168,7 @@ def test_a_second_signal_to_the_whole_process_group_ends_all_of_it_at_once(
     with Tree(database, style, grace=1000, payload="deaf") as tree:
         while tree.process.poll() is None:
             tree.signal_all(number)
-        # A supervisor whose processes have ended ends by itself, and Python gives signals back to the system on its way.
+        # A supervisor whose processes have ended exits by itself, and Python resets its signal handlers on the way.
         assert tree.process.returncode in (128 + number, -number)
         until(lambda: not tree.is_alive())
 
