@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+# In one process, where all of them share one run of pytest.
+pytestmark = pytest.mark.xdist_group("harness")
 CONFTEST = """
 import socket
 import pytest
@@ -95,8 +98,10 @@ def blamed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_cases.py").write_text(CASES)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    options = ("-p", "no:randomly", "-p", "no:cacheprovider", "--basetemp", "run", "--junitxml", "report.xml")
-    ran = subprocess.run([sys.executable, "-m", "pytest", *options], cwd=folder, check=False, stdout=subprocess.PIPE)
+    options = ("-p", "no:cacheprovider", "--basetemp", "run", "--junitxml", "report.xml")
+    command = [sys.executable, "-m", "pytest", *options]
+    own = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ran = subprocess.run(command, cwd=folder, env=own, check=False, stdout=subprocess.PIPE)
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout.decode()
     return _blamed(folder / "report.xml")
 

@@ -45,6 +45,7 @@ def test_in_continuous_integration_a_missing_program_is_a_failure(tmp_path: Path
 def _run(folder: Path, *options: str, CI: str = "") -> subprocess.CompletedProcess[str]:  # noqa: N803
     (folder / "conftest.py").write_text('pytest_plugins = ["tests.programs"]')
     (folder / "test_cases.py").write_text(CASES)
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"CI": CI}
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", "run", *options)
-    return subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    own |= {"CI": CI, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # No plugin is needed here but this one.
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", "--basetemp", "run")
+    return subprocess.run((*command, *options), cwd=folder, env=own, capture_output=True, text=True, check=False)

@@ -13,6 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+# In one process, where all of them share one wheel and one installation of it.
+pytestmark = pytest.mark.xdist_group("wheel")
 ROOT = Path(__file__).parents[2]
 WORK = """
 import sys

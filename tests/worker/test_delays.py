@@ -1,23 +1,20 @@
 """A job that becomes due later is run when it is due, by a worker that was asleep when it came.
 
+These are the cases for which a test must see the worker fall asleep, or move the clock of the storage. All others are
+in the worker suite (`pgjq/testing/worker/delays.py`).
 `block_timeout` is an hour, so that looking now and then cannot hide a missing wake-up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlencode
 
 import pytest
-import redis
-from psycopg.conninfo import conninfo_to_dict
 
 from pgjq import (
     AsyncJob,
@@ -28,11 +25,9 @@ from pgjq import (
     LeasePolicy,
     MemoryStorage,
     NewJob,
-    PostgresStorage,
     Queue,
     RedisStorage,
     Retry,
-    Snooze,
     Worker,
 )
 from pgjq.storage.mailbox import Mailbox
@@ -158,41 +153,6 @@ def working(storage: Storage, mode: Mode, handle: Callable[[Any], Any], *names: 
             served.result(LIMIT)
 
 
-def test_a_delayed_job_is_run_by_an_idle_worker(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
-    with working(storage, mode, runs.note):
-        naps.wait()
-        Client(storage).enqueue("q", "a", None, delay=SOON)
-        runs.wait("a")
-
-
-def test_a_job_for_a_moment_is_run_by_an_idle_worker(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
-    with working(storage, mode, runs.note):
-        naps.wait()
-        Client(storage).enqueue("q", "a", None, run_at=datetime.now(UTC) + timedelta(seconds=SOON))
-        runs.wait("a")
-
-
-def test_a_shorter_delay_overtakes_a_longer_one(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
-    client = Client(storage)
-    client.enqueue("q", "long", None, delay=HOUR)
-    with working(storage, mode, runs.note):
-        naps.wait()
-        client.enqueue_many("q", [NewJob("longer", None, delay=2 * HOUR), NewJob("short", None, delay=SOON)])
-        runs.wait("short")
-
-
-@pytest.mark.parametrize("served", [("q", "other"), ("other", "q")])
-def test_a_delay_on_the_second_queue_of_a_worker(
-    storage: Storage, naps: Naps, runs: Runs, served: tuple[str, ...]
-) -> None:
-    client = Client(storage)
-    client.enqueue("q", "long", None, delay=HOUR)
-    with working(storage, "sync", runs.note, *served):
-        naps.wait()
-        client.enqueue("other", "short", None, delay=SOON)
-        runs.wait("short")
-
-
 def test_a_retry_with_a_delay_is_run(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
     def fail_twice(job: Any) -> None:
         runs.note(job)
@@ -207,84 +167,10 @@ def test_a_retry_with_a_delay_is_run(storage: Storage, mode: Mode, naps: Naps, r
         runs.wait("a", "a", "a")
 
 
-def test_a_retry_by_the_jobs_own_policy_is_run(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
-    def fail_once(job: Any) -> None:
-        runs.note(job)
-        naps.wait(after)
-        if len(runs.ids) < 2:
-            raise ValueError("once")
-
-    with working(storage, mode, fail_once):
-        naps.wait()
-        after = naps.count
-        Client(storage).enqueue("q", "a", None, retry_delay=SOON, retry_backoff=True)
-        runs.wait("a", "a")
-
-
-def test_a_snoozed_job_is_run_and_keeps_its_attempts(storage: Storage, mode: Mode, naps: Naps, runs: Runs) -> None:
-    attempts: list[int] = []
-
-    def snooze_once(job: Any) -> None:
-        attempts.append(job.attempts)
-        runs.note(job)
-        naps.wait(after)
-        if len(runs.ids) < 2:
-            raise Snooze(SOON)
-
-    with working(storage, mode, snooze_once):
-        naps.wait()
-        after = naps.count
-        Client(storage).enqueue("q", "a", None)
-        runs.wait("a", "a")
-    assert attempts == [1, 1]
-
-
 def test_a_reaped_job_is_run_after_its_delay(storage: Storage, mode: Mode, runs: Runs) -> None:
     policy = LeasePolicy(lease=0.5, heartbeat=0.1, reap_interval=0.1)
     abandon(storage, NewJob("a", None, retry_delay=SOON), policy=policy)
     with working(storage, mode, runs.note, lease_policy=policy):
-        runs.wait("a")
-
-
-# --- from elsewhere
-
-ENQUEUE = """
-import sys, pgjq
-storage = pgjq.open_storage(sys.argv[1])
-pgjq.Client(storage).enqueue("q", "a", None, delay=float(sys.argv[2]))
-storage.close()
-"""
-
-
-@pytest.fixture(params=["file", "postgres", "redis"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
-    """A storage that other processes can use, and its URL."""
-    storage: Storage
-    if request.param == "file":
-        url, storage = f"file://{tmp_path / 'jobs'}", FileStorage(tmp_path / "jobs")
-    elif request.param == "postgres":
-        url = "postgresql:///?" + urlencode(conninfo_to_dict(request.getfixturevalue("database")))
-        storage = PostgresStorage(url)
-    else:
-        url = request.getfixturevalue("redis_url")
-        storage = RedisStorage(url)
-    yield storage, url
-    storage.close()
-    if request.param == "redis":
-        with redis.Redis.from_url(url) as client:
-            client.flushall()
-
-
-@pytest.mark.parametrize("longer", [None, HOUR])
-def test_a_delayed_job_of_another_process_is_run(
-    shared: tuple[Storage, str], mode: Mode, naps: Naps, runs: Runs, longer: float | None
-) -> None:
-    storage, url = shared
-    if longer is not None:
-        Client(storage).enqueue("q", "long", None, delay=longer)
-    with working(storage, mode, runs.note):
-        naps.wait()
-        subprocess.run([sys.executable, "-c", ENQUEUE, url, str(SOON)], check=True, timeout=LIMIT)
         runs.wait("a")
 
 
@@ -317,17 +203,6 @@ def test_a_moved_clock_wakes_a_sleeping_worker(
         runs.wait("a")
         clock.advance(HOUR)
         runs.wait("a", "b")
-
-
-def test_jobs_that_have_become_due_take_their_places_by_priority_and_age(
-    moved: tuple[Storage, Clock], mode: Mode, runs: Runs
-) -> None:
-    storage, clock = moved
-    jobs = [NewJob("late", None, delay=20), NewJob("now", None), NewJob("high", None, priority=5, delay=10)]
-    Client(storage).enqueue_many("q", jobs)
-    clock.advance(20)
-    with working(storage, mode, runs.note, concurrency=1):
-        runs.wait("high", "late", "now")
 
 
 def test_a_plain_clock_that_jumps_is_noticed(mode: Mode, naps: Naps, runs: Runs) -> None:

@@ -43,9 +43,9 @@ class Delays(WorkerCases):
     async def test_a_job_with_a_shorter_delay_runs_before_one_with_a_longer_delay(self, harness: Harness) -> None:
         handler = Recorder()
         queue = harness.queue(handler)
+        await harness.call(queue.enqueue, "longest", 1, delay=MUCH_LATER)
         async with harness.started(queue):
             await harness.asleep()
-            await harness.call(queue.enqueue, "longest", 1, delay=MUCH_LATER)
             await harness.call(queue.enqueue, "longer", 1, run_at=in_future(MUCH_LATER / 2))
             await harness.call(queue.enqueue, "shorter", 1, delay=SOON)
             await harness.until_state(queue, "shorter", "completed")
