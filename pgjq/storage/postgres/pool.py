@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import select
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from pgjq.errors import SchemaError, StorageError
+from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.failures import MIGRATE, translated
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
@@ -40,15 +41,20 @@ CONNECTION: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-# Every statement of a function has to see what was committed before it, wherever a database's own default is another.
+# A server that can be reached answers within this time; a pool that tried for longer found a server that is back too
+# late. A connect_timeout of the user's own comes first.
+CONNECT_SECONDS = 5
+# Behind a pooler, where sessions cannot be configured (sql/queries/configure_session.sql).
 READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
 # The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
 # between, which may send the next statement to another session.
 PREPARED = frozenset({"enqueue_job", "answer"})
 
-PATIENCE = 30.0
+# How long a caller waits for a connection; a server that restarts is often back within that time.
+PATIENCE = 10.0
 # The pool tries to connect less and less often, for minutes; one that gives up soon tries again for the next who asks.
-# So we ask again, and a server that is back is found within two seconds.
+# So we ask again, and a server that is back is found within two seconds. Each asks after a time of its own, so that a
+# fleet of workers does not connect all at once.
 ASK_AGAIN = 1.0
 
 
@@ -81,7 +87,8 @@ class Pools:
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
-        self.connection = CONNECTION
+        self.connection: dict[str, Any] = CONNECTION | _connect_timeout(conninfo)
+        self.is_pooled = False
         self.prepared: frozenset[str] = frozenset()
         self.checked = False
         self.blocking = BlockingPool(self)
@@ -92,17 +99,29 @@ class Pools:
         self.refuse_if_closed()
         if self.checked:
             return
-        with translated(), psycopg.connect(self.conninfo, **CONNECTION) as connection:
+        with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
             version, answering, isolation = row or (0, 0, "")
             greeted_by = connection.info.backend_pid
         check_version(version)
         # A pooler makes up a process number of its own when it greets a client.
-        self.prepared = PREPARED if answering == greeted_by else frozenset()
-        if isolation != "read committed":
+        self.is_pooled = answering != greeted_by
+        self.prepared = frozenset() if self.is_pooled else PREPARED
+        if self.is_pooled and isolation != "read committed":
             own = parameters(self.conninfo).get("options") or ""
-            self.connection = CONNECTION | {"options": f"{own} {READ_COMMITTED}"}
+            self.connection |= {"options": f"{own} {READ_COMMITTED}"}
         self.checked = True
+
+    def explain_timeout(self) -> StorageUnavailableError:
+        """Find out why no connection came in time: the server cannot be reached, or all connections are in use."""
+        try:
+            psycopg.connect(self.conninfo, **self.connection).close()
+        except psycopg.Error as error:
+            return StorageUnavailableError(f"no connection for {PATIENCE:g} s: {error}")
+        return StorageUnavailableError(
+            f"all {self.max_size} connections of this storage were in use for {PATIENCE:g} s; "
+            "raise max_size, or look for a transaction that stays open"
+        )
 
     def refuse_if_closed(self) -> None:
         """Raise an error once the storage has been closed.
@@ -172,10 +191,10 @@ class BlockingPool:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return pool.getconn(timeout=ASK_AGAIN)
-            except PoolTimeout:
+                return pool.getconn(timeout=_ask_again())
+            except PoolTimeout as error:
                 if time.monotonic() > until:
-                    raise
+                    raise self._pools.explain_timeout() from error
 
     def _opened(self) -> ConnectionPool[Any]:
         if self._process != os.getpid():
@@ -191,9 +210,13 @@ class BlockingPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
+                    configure=None if self._pools.is_pooled else self._configure,
                     open=True,
                 )
             return self._pool
+
+    def _configure(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
         """Start anew in a forked child. The connections are the parent's, and must not even be closed here."""
@@ -273,15 +296,18 @@ class AsyncPool:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                connection = await pool.getconn(timeout=ASK_AGAIN)
-            except PoolTimeout:
+                connection = await pool.getconn(timeout=_ask_again())
+            except PoolTimeout as error:
                 if time.monotonic() > until:
-                    raise
+                    raise await asyncio.to_thread(self._pools.explain_timeout) from error
                 continue
             if task is not None and task.cancelling() > cancelled:
                 await pool.putconn(connection)
                 raise asyncio.CancelledError
             return connection
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        await connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
         loop = asyncio.get_running_loop()
@@ -298,12 +324,22 @@ class AsyncPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
+                    configure=None if self._pools.is_pooled else self._configure,
                     open=False,
                 )
                 self._by_loop[loop] = pool
         with translated():
             await pool.open()
         return pool
+
+
+def _connect_timeout(conninfo: str) -> dict[str, Any]:
+    known = "connect_timeout" in parameters(conninfo) or "PGCONNECT_TIMEOUT" in os.environ
+    return {} if known else {"connect_timeout": CONNECT_SECONDS}
+
+
+def _ask_again() -> float:
+    return ASK_AGAIN * random.uniform(0.5, 1.5)  # noqa: S311  (no secret)
 
 
 def has_news(socket: int) -> bool:

@@ -1,0 +1,111 @@
+"""A server that cannot be reached is an error in bounded time, which says what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import pgjq
+from pgjq.storage.postgres import pool
+from tests.worker.conftest import until
+from tests.worker.proxy import Proxy
+
+if TYPE_CHECKING:
+    from pgjq.blocking import Colour
+
+MODES = pytest.mark.parametrize("mode", ["blocking", "async"])
+
+
+def _enqueue(storage: pgjq.PostgresStorage, mode: Colour, id: str = "a") -> object:
+    if mode == "blocking":
+        return pgjq.Client(storage).enqueue("q", id, None)
+
+    async def enqueue() -> object:
+        try:
+            return await pgjq.AsyncClient(storage).enqueue("q", id, None)
+        finally:
+            await storage.operations("async").close()
+
+    return asyncio.run(enqueue())
+
+
+@MODES
+def test_a_server_that_says_nothing_is_given_up(database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and never answers, as a firewall or a frozen server does."""
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 2)
+    with Proxy(database) as proxy:
+        proxy.silence()
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        with pytest.raises(pgjq.StorageUnavailableError, match="timeout"):
+            _enqueue(storage, mode)
+        storage.close()
+        proxy.restore()
+
+
+def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can raise max_size out of an outage."""
+    monkeypatch.setattr(pool, "PATIENCE", 1.0)
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        _enqueue(storage, "blocking")
+        proxy.refuse()
+        with pytest.raises(pgjq.StorageUnavailableError, match="no connection for 1 s: connection") as raised:
+            while True:  # The first may fail because its connection was cut.
+                try:
+                    _enqueue(storage, "blocking", "b")
+                except pgjq.StorageUnavailableError as error:
+                    if "no connection for" in str(error):
+                        raise
+        assert "max_size" not in str(raised.value)
+        storage.close()
+
+
+def test_connections_that_are_all_in_use_are_named_as_the_reason(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "PATIENCE", 1.0)
+    storage = pgjq.PostgresStorage(database, max_size=1)
+    pgjq.Client(storage).create_queue("q")
+    with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:
+        pgjq.Client(storage).enqueue("q", "a", None, connection=holder)
+        waiting = threads.submit(_enqueue, storage, "blocking")
+        until(lambda: waits_for_a_lock(database))
+        with pytest.raises(pgjq.StorageUnavailableError, match="all 1 connections .* raise max_size"):
+            _enqueue(storage, "blocking", "b")
+        holder.rollback()
+        waiting.result(60)
+    storage.close()
+
+
+def waits_for_a_lock(database: str) -> bool:
+    with psycopg.connect(database) as connection:
+        return bool(connection.execute("select from pg_locks where not granted").fetchall())
+
+
+def test_an_isolation_level_that_changes_under_a_storage_changes_nothing(own_database: str) -> None:
+    storage = pgjq.PostgresStorage(own_database, min_size=0)
+    client = pgjq.Client(storage)
+    client.enqueue("q", "a", None)
+    with psycopg.connect(own_database, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"alter database {name} set default_transaction_isolation = 'serializable'".encode())
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+    shown: list[str] = []
+    queue = pgjq.Queue("q", storage=storage)
+
+    def look(job: pgjq.Job) -> None:
+        with job.transaction() as connection:
+            shown.append(connection.execute("show transaction_isolation").fetchone()[0])
+
+    queue.execute(look)
+    with queue:
+        until(lambda: shown)
+    storage.close()
+    assert shown == ["read committed"]
