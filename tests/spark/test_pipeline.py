@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -13,9 +11,7 @@ import pytest
 from click.testing import CliRunner
 from psycopg.rows import dict_row
 
-import pgjq
 from pgjq.cli import main
-from pgjq.outcome import Completed
 from pgjq.spark import register
 from pgjq.spark.pipeline.anomalies import find_anomalies
 from pgjq.spark.pipeline.endings import COLUMNS, endings
@@ -26,7 +22,6 @@ from pgjq.spark.pipeline.metrics import hourly
 from pgjq.spark.pipeline.run import run
 from tests.databases import new_database
 from tests.spark.pasts import METRICS, PLANTED, QUIET, Past, read_parquet, table
-from tests.spark.scene import BOOM, end, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,31 +159,6 @@ def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: Past)
     assert advice["reports"]["current_expire_in_seconds"] == 300
     assert "make it 60" in advice["mail"]["disagrees"][0]
     assert advice["search"]["disagrees"] == []
-
-
-def test_the_next_run_reads_only_what_is_new_and_measures_only_its_days(
-    past: Past, spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"  # A copy: others look at the lake of the made-up history alone.
-    shutil.copytree(past.lake, lake)
-    before = Lake.open(str(lake)).manifest
-    with closing(pgjq.PostgresStorage(past.url)) as storage:
-        finish(storage, "mail", [f"new-{n}" for n in range(50)])
-        client = pgjq.Client(storage)
-        client.enqueue("mail", "twice", {"task": "again"}, max_attempts=1)
-        end(storage, "mail", BOOM)
-        first = run(spark, Source(past.url), str(lake))
-        assert (first.read, first.days_measured) == (51, 1)
-        client.retry("mail", "twice")
-        end(storage, "mail", Completed(b"1"))
-    second = run(spark, Source(past.url), str(lake))
-    assert (second.read, second.jobs) == (1, first.jobs + 1)
-    assert run(spark, Source(past.url), str(lake)).read == 0
-    after = Lake.open(str(lake)).manifest
-    old = {day: name for day, name in after.days.items() if day < f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}"}
-    assert old == dict(before.days)
-    again = [row for row in table(lake, "jobs") if row["id"] == "twice"]
-    assert sorted(row["state"] for row in again) == ["completed", "failed"]
 
 
 def _files(past: Past, lake: Lake, name: str, day: str) -> list[dict[str, Any]]:

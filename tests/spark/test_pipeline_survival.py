@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -17,18 +19,24 @@ from rich.console import Console
 import pgjq
 from pgjq.cli import main
 from pgjq.cli.pipeline import Steps
+from pgjq.outcome import Completed
 from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.history import make_history
 from pgjq.spark.pipeline.lake import JOBS, Lake
 from pgjq.spark.pipeline.quality import QualityError, check
 from pgjq.spark.pipeline.run import Silence, run
+from tests.databases import new_database
 from tests.spark.pasts import SMALL, rounded, table
-from tests.spark.scene import do, finish
+from tests.spark.scene import BOOM, do, end, finish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from pytest_postgresql.executors import NoopExecutor
+
+    from pgjq.spark.pipeline.run import Summary
 
 # Spark takes its time where others are at work as well.
 pytestmark = pytest.mark.timeout(900)
@@ -40,11 +48,7 @@ from pgjq.spark.pipeline.run import Silence, run
 from pgjq.spark.pipeline.session import spark_session
 class Death(Silence):
     def count(self, rows):
-        if sys.argv[3] == "extract":
-            os.kill(os.getpid(), signal.SIGKILL)
-    def begin(self, step):
-        if sys.argv[3] == step and step != "extract":
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 with spark_session("local[2]") as spark:
     run(spark, Source(sys.argv[1]), sys.argv[2], Death())
 """
@@ -62,25 +66,68 @@ class Stop(Silence):
             raise InterruptedError(step)
 
 
-def test_a_run_that_was_killed_anywhere_is_taken_up_where_it_was(
-    database: str, spark: SparkSession, tmp_path: Path
-) -> None:
-    made = make_history(database, SMALL)
-    lake, whole = tmp_path / "killed", tmp_path / "whole"
-    # Published, and not yet counted by Spark's checkpoint.
-    killed = subprocess.run([sys.executable, "-c", VICTIM, database, str(lake), "extract"], check=False, timeout=800)
-    assert killed.returncode == -signal.SIGKILL
-    (lake / "jobs" / "batch=77").mkdir()
-    with pytest.raises(InterruptedError):
-        run(spark, Source(database), str(lake), Stop("anomalies"))
-    assert Lake.open(str(lake)).manifest.measured == 0
-    again = run(spark, Source(database), str(lake))
-    assert again.read == 0
-    never = run(spark, Source(database), str(whole))
-    assert (again.jobs, never.jobs) == (made, made)
+class Lakes(NamedTuple):
+    """A database with a history, a lake of it whose runs were killed, and one that was made by a single run."""
+
+    url: str
+    killed: Path
+    whole: Path
+    made: int
+    again: Summary
+    never: Summary
+
+
+@pytest.fixture(scope="module")
+def lakes(
+    server: str, template: NoopExecutor, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lakes]:
+    """See `Lakes`."""
+    lake, whole = (tmp_path_factory.mktemp("lakes") / name for name in ("killed", "whole"))
+    with new_database(server, template) as url:
+        made = make_history(url, SMALL)
+        # Published, and not yet counted by Spark's checkpoint.
+        killed = subprocess.run([sys.executable, "-c", VICTIM, url, str(lake)], check=False, timeout=800)
+        assert killed.returncode == -signal.SIGKILL
+        (lake / "jobs" / "batch=77").mkdir()
+        with pytest.raises(InterruptedError):
+            run(spark, Source(url), str(lake), Stop("anomalies"))
+        assert Lake.open(str(lake)).manifest.measured == 0
+        again = run(spark, Source(url), str(lake))
+        never = run(spark, Source(url), str(whole))
+        yield Lakes(url, lake, whole, made, again, never)
+
+
+def test_a_run_that_was_killed_anywhere_is_taken_up_where_it_was(lakes: Lakes) -> None:
+    assert lakes.again.read == 0
+    assert (lakes.again.jobs, lakes.never.jobs) == (lakes.made, lakes.made)
     for name in TABLES:
-        assert rounded(table(lake, name)) == rounded(table(whole, name))
-    assert not (lake / "jobs" / "batch=77").exists()
+        assert rounded(table(lakes.killed, name)) == rounded(table(lakes.whole, name))
+    assert not (lakes.killed / "jobs" / "batch=77").exists()
+
+
+def test_the_next_run_reads_only_what_is_new_and_measures_only_its_days(
+    lakes: Lakes, spark: SparkSession, tmp_path: Path
+) -> None:
+    url, lake = lakes.url, tmp_path / "lake"  # A copy: others look at the lake of the made-up history alone.
+    shutil.copytree(lakes.whole, lake)
+    before = Lake.open(str(lake)).manifest
+    with closing(pgjq.PostgresStorage(url)) as storage:
+        finish(storage, "mail", [f"new-{n}" for n in range(50)])
+        client = pgjq.Client(storage)
+        client.enqueue("mail", "twice", {"task": "again"}, max_attempts=1)
+        end(storage, "mail", BOOM)
+        first = run(spark, Source(url), str(lake))
+        assert (first.read, first.days_measured) == (51, 1)
+        client.retry("mail", "twice")
+        end(storage, "mail", Completed(b"1"))
+    second = run(spark, Source(url), str(lake))
+    assert (second.read, second.jobs) == (1, first.jobs + 1)
+    assert run(spark, Source(url), str(lake)).read == 0
+    after = Lake.open(str(lake)).manifest
+    old = {day: name for day, name in after.days.items() if day < f"{datetime.now(UTC) - timedelta(days=2):%Y-%m-%d}"}
+    assert old == dict(before.days)
+    again = [row for row in table(lake, "jobs") if row["id"] == "twice"]
+    assert sorted(row["state"] for row in again) == ["completed", "failed"]
 
 
 def test_rows_that_cannot_be_true_stop_the_run_and_nothing_of_it_is_published(
