@@ -12,12 +12,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgjq.deadline import Deadline, bounded, current_deadline
 from pgjq.errors import (
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
     MaxRetriesError,
     StorageError,
+    StorageUnavailableError,
     TimeoutError,
 )
 
@@ -45,7 +47,19 @@ class Question:
 
 async def ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
     """Return the job's result as bytes; `told` learns how the enqueue went."""
-    until = time.monotonic() + question.timeout
+    with bounded(Deadline(question.timeout)) as deadline:
+        try:
+            return await _ask(ops, question, told)
+        except StorageUnavailableError as error:
+            if deadline.left:
+                raise
+            raise TimeoutError(
+                f"the storage did not answer within {question.timeout:g} s; {question} may have been enqueued"
+            ) from error
+
+
+async def _ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
+    until = current_deadline().until
     expectation = await ops.expect(question.queue, question.job.id)
     try:
         enqueued = await expectation.enqueue(question.job, made_id=question.made_id)

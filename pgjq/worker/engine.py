@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
+from pgjq.deadline import bounded
 from pgjq.errors import TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released, decide
 from pgjq.storage.base import Settled, Settlement
@@ -25,7 +26,7 @@ from pgjq.worker.executor import Executor
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel, within
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, within
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
@@ -37,6 +38,7 @@ from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
     from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
@@ -48,6 +50,11 @@ ASLEEP = 3600.0
 # A claim of more than this is hardly cheaper for each of its jobs, and the handlers would run dry while they wait for
 # it: better that a claim, the handlers and a settle are all at work at the same time.
 CLAIM = 500
+
+
+# How long a storage that does not answer is waited for after a stop's grace. With what the last calls take to fail a
+# stop ends within three seconds of its grace.
+GOODBYE_SECONDS = 1.25
 
 
 class Engine:
@@ -64,10 +71,12 @@ class Engine:
         block_timeout: float,
         strict: bool,
         logger: logging.Logger,
+        deadline: Deadline,
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._turns = deque(self._consumers)
         self._strict = strict
+        self._deadline = deadline
         self._worker = worker
         self._policy = policy
         self._block_timeout = block_timeout
@@ -125,44 +134,65 @@ class Engine:
         self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
     async def stop(self, grace: float) -> None:
-        """Claim no more, give running jobs `grace` seconds, give back what has not finished, leave nothing behind."""
+        """Claim no more, give running jobs `grace` seconds, give back what has not finished, leave nothing behind.
+
+        A storage that does not answer is waited for a little longer than that, and no more: what it did not take stays
+        with its lease.
+        """
+        until = time.monotonic() + grace
+        cut = self._loop.call_later(grace + GOODBYE_SECONDS, self._deadline.end_within, 0.0)
+        with bounded(self._deadline):
+            await self._stop(until)
+        cut.cancel()
+
+    async def _stop(self, until: float) -> None:
         self._stopping.set()
         self._room.set()
         if self._nap is not None:
-            await cancel(self._nap)
-        await asyncio.gather(self._claimer, return_exceptions=True)
+            self._nap.cancel()
+        await self._wait_for_claimer(until)
         self._release(self._executor.take_back())
-        await self._wait_for_runs(grace)
+        await self._wait_for_runs(until)
         for run in self._hands.all():
             run.signal.abort(SHUTDOWN)
         self._release(self._hands.all())
         for run in self._hands.all():
             self._executor.abort(run)
-        await self._wait_until_settled()
+        await self._wait_until_settled(until + GOODBYE_SECONDS + CUT_SECONDS)
         await self._settler.stop()
         await self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await self._registration.remove(self._ops)
-        await asyncio.to_thread(self._reaper.stop)
-        await asyncio.to_thread(self._maintenance.stop)
+        await asyncio.gather(asyncio.to_thread(self._reaper.stop), asyncio.to_thread(self._maintenance.stop))
         self._publisher.stop(self._hands.all())
 
-    async def _wait_for_runs(self, grace: float) -> None:
-        until = time.monotonic() + grace
+    async def _wait_for_claimer(self, until: float) -> None:
+        """Wait for the claim that is on its way, or for the end of the nap.
+
+        psycopg takes up to ten seconds to cancel a statement that the server does not answer. The task that does so is
+        left to itself then.
+        """
+        await asyncio.wait([self._claimer], timeout=max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
+
+    async def _wait_for_runs(self, until: float) -> None:
         while any(not run.ended for run in self._hands.all()) and (left := until - time.monotonic()) > 0:
             self._room.clear()
             await within(min(left, 1.0), self._room.wait())
 
-    async def _wait_until_settled(self) -> None:
-        """Wait until nothing is in our hands. What a storage that is away cannot take is let go when its lease lapses.
+    async def _wait_until_settled(self, until: float) -> None:
+        """Wait until nothing is in our hands. What a storage that is away cannot take is let go.
 
         Hands, and not the settler, know what is missing: a thread that has just ended a run may not have handed its
         outcome in.
         """
-        while any(r.trusted_until is None or r.trusted_until > time.monotonic() for r in self._hands.all()):
+        while any(self._may_be_settled(run) for run in self._hands.all()) and time.monotonic() < until:
             self._room.clear()
             await within(0.2, self._room.wait())
+
+    @staticmethod
+    def _may_be_settled(run: Run) -> bool:
+        return run.trusted_until is None or run.trusted_until > time.monotonic()
 
     def _release(self, runs: list[Run]) -> None:
         for run in runs:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
+from math import inf
 from typing import TYPE_CHECKING
 
+from pgjq.deadline import bounded, current_deadline
 from pgjq.errors import StorageError
 
 if TYPE_CHECKING:
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
+# How long a call may take to fail after its deadline.
+CUT_SECONDS = 0.75
+JOIN_SECONDS = 0.1
 
 
 def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
@@ -28,10 +34,16 @@ def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], 
     return True
 
 
-async def cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait until it has ended."""
+async def cancel(task: asyncio.Task[Any], timeout: float | None = None) -> None:
+    """Cancel a task and wait until it has ended.
+
+    psycopg takes up to ten seconds to cancel a statement that the server does not answer. With a time-out the task that
+    does so is left to itself.
+    """
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.wait([task], timeout=timeout)
+    if task.done() and not task.cancelled():
+        task.exception()
 
 
 async def within(seconds: float, waiting: Awaitable[object]) -> None:
@@ -44,7 +56,8 @@ async def within(seconds: float, waiting: Awaitable[object]) -> None:
 class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
-    A step that raises is reported and tried again after a pause that doubles up to five seconds. `nudge` makes the next
+    A step that raises is reported and tried again after a pause that doubles up to five seconds. Its calls have the
+    deadline of the task or thread that made this. `nudge` makes the next
     call come at once; `stop` ends the thread after the step that it is in, and `end` is the last that it calls.
     """
 
@@ -59,6 +72,7 @@ class Loop:
         self._step = step
         self._report = report
         self._end = end
+        self._deadline = current_deadline()
         self._nudged = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -71,14 +85,21 @@ class Loop:
         """Have the next step taken now."""
         self._nudged.set()
 
-    def stop(self, timeout: float | None = None) -> None:
-        """End the thread and wait for it; one that hangs in a dead connection need not be waited for longer."""
+    def stop(self, timeout: float = inf) -> None:
+        """End the thread and wait for it, until a little after its deadline: it may hang in a dead connection."""
         self._stopping = True
         self._nudged.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        if threading.current_thread() is self._thread:
+            return
+        until = time.monotonic() + timeout
+        while self._thread.is_alive() and time.monotonic() < min(until, self._deadline.until + CUT_SECONDS):
+            self._thread.join(min(JOIN_SECONDS, max(0.0, until - time.monotonic())))
 
     def _run(self) -> None:
+        with bounded(self._deadline):
+            self._repeat()
+
+    def _repeat(self) -> None:
         pause = BACKOFF
         while not self._stopping:
             try:

@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+from pgjq.deadline import Deadline, bounded
 from pgjq.errors import ValidationError
 from pgjq.options import seconds
 from pgjq.worker.engine import Engine
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
+
+
+CANCEL_SECONDS = 0.25
 
 
 class Service:
@@ -40,23 +44,27 @@ class Service:
         self._grace = grace
         self._strict = strict
         self._engine: Engine | None = None
+        self._deadline = Deadline()
         self._ops = queues[0].storage.operations("async")
 
     async def start(self) -> None:
         """Begin to consume, if there is a handler."""
+        self._deadline = Deadline()
         consumers = [consumer for queue in self._queues if (consumer := queue.consumer()) is not None]
         if consumers:
             first = self._queues[0]
-            self._engine = Engine(
-                first.storage,
-                consumers,
-                worker=self._worker,
-                concurrency=self._concurrency,
-                policy=self._policy,
-                block_timeout=first.block_timeout,
-                strict=self._strict,
-                logger=first.bus.logger,
-            )
+            with bounded(self._deadline):  # For all threads and tasks of the engine.
+                self._engine = Engine(
+                    first.storage,
+                    consumers,
+                    worker=self._worker,
+                    concurrency=self._concurrency,
+                    policy=self._policy,
+                    block_timeout=first.block_timeout,
+                    strict=self._strict,
+                    logger=first.bus.logger,
+                    deadline=self._deadline,
+                )
 
     async def stop(self, grace: float | None) -> None:
         """Stop consuming."""
@@ -66,7 +74,8 @@ class Service:
 
     async def close(self) -> None:
         """Close what the storage holds on this loop."""
-        await self._ops.close()
+        with bounded(self._deadline):
+            await self._ops.close()
 
 
 class OwnLoop:
@@ -90,12 +99,22 @@ class OwnLoop:
         self._end()
 
     def _end(self) -> None:
+        self._call(_cancel_the_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+async def _cancel_the_rest() -> None:
+    """Cancel what is left on a loop that ends: with a storage that does not answer, attempts to connect to it."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=CANCEL_SECONDS)
 
 
 class Runnable(ABC):

@@ -15,7 +15,7 @@ from pgjq.errors import StorageUnavailableError
 from pgjq.job import JobError
 from pgjq.outcome import Failed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Settler:
 
     async def stop(self) -> None:
         """End; what has not been taken by now stays with its lease."""
-        await cancel(self._task)
+        await cancel(self._task, CUT_SECONDS)
 
     async def _run(self) -> None:
         while True:

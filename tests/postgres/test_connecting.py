@@ -53,13 +53,10 @@ def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypat
         storage = pgjq.PostgresStorage(proxy.conninfo)
         _enqueue(storage, "blocking")
         proxy.refuse()
+        with pytest.raises(pgjq.StorageUnavailableError):
+            _enqueue(storage, "blocking", "b")  # Its connection may have been cut.
         with pytest.raises(pgjq.StorageUnavailableError, match="no connection for 1 s: connection") as raised:
-            while True:  # The first may fail because its connection was cut.
-                try:
-                    _enqueue(storage, "blocking", "b")
-                except pgjq.StorageUnavailableError as error:
-                    if "no connection for" in str(error):
-                        raise
+            _enqueue(storage, "blocking", "b")
         assert "max_size" not in str(raised.value)
         storage.close()
 
@@ -74,7 +71,7 @@ def test_connections_that_are_all_in_use_are_named_as_the_reason(
         pgjq.Client(storage).enqueue("q", "a", None, connection=holder)
         waiting = threads.submit(_enqueue, storage, "blocking")
         until(lambda: waits_for_a_lock(database))
-        with pytest.raises(pgjq.StorageUnavailableError, match="all 1 connections .* raise max_size"):
+        with pytest.raises(pgjq.StorageUnavailableError, match=r"all 1 connections .* raise max_size"):
             _enqueue(storage, "blocking", "b")
         holder.rollback()
         waiting.result(60)

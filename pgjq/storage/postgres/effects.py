@@ -88,7 +88,7 @@ async def open_unit(
 ) -> AsyncGenerator[Session]:
     """Open a transaction on a connection of the pool, or on a session of the caller's making."""
     if session_factory is None:
-        async with pool.session() as session, session.transaction():
+        async with pool.session(for_handler=True) as session, session.transaction():
             yield session
     else:
         async with own_transaction(session_factory, colour, queries) as session:

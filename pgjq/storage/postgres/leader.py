@@ -19,22 +19,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.pool import has_news
+from pgjq.storage.postgres.watchdog import hang_up
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
+    from pgjq.storage.postgres.watchdog import Watchdog
 
 # Longer than this a server that can be reached does not take to greet.
 CONNECT_SECONDS = 10
-GOODBYE_SECONDS = 2.0
+GOODBYE_SECONDS = 1.0
 # The longest that PostgreSQL's settings can hold, 24 days.
 LONGEST_MS = 2**31 - 1
 
@@ -42,9 +44,10 @@ LONGEST_MS = 2**31 - 1
 class Offices:
     """The offices that candidates of this process hold or want. Every method blocks."""
 
-    def __init__(self, conninfo: str, queries: Queries) -> None:
+    def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog) -> None:
         self._conninfo = conninfo
         self._queries = queries
+        self._watchdog = watchdog
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._inherited: list[object] = []
@@ -72,15 +75,18 @@ class Offices:
             if self._process != os.getpid():  # The sessions are the parent's, and must not even be closed here.
                 self._inherited.append(self._offices)
                 self._process, self._offices = os.getpid(), {}
-            return self._offices.setdefault((role, candidate), Office(self._conninfo, self._queries, role))
+            return self._offices.setdefault(
+                (role, candidate), Office(self._conninfo, self._queries, self._watchdog, role)
+            )
 
 
 class Office:
     """One candidate's session, if it leads."""
 
-    def __init__(self, conninfo: str, queries: Queries, role: str) -> None:
+    def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog, role: str) -> None:
         self._conninfo = conninfo
         self._queries = queries
+        self._watchdog = watchdog
         self._role = role
         self._talking = threading.Lock()
         self._leaving = False
@@ -115,7 +121,8 @@ class Office:
         if not self._talking.acquire(blocking=False):
             self._leaving = True
             self._hang_up()
-            self._talking.acquire()
+            if not self._talking.acquire(timeout=min(GOODBYE_SECONDS, current_deadline().left)):
+                return  # It is connecting, and sees when it has done so that it was to leave.
         try:
             self._unlock()
             self._close()
@@ -126,7 +133,7 @@ class Office:
         """Give the lock back, so that it is free when this returns; a server that does not answer is not waited for."""
         session = self._session
         if session is not None and not session.closed:
-            silence = threading.Timer(GOODBYE_SECONDS, self._hang_up)
+            silence = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)
             silence.start()
             with contextlib.suppress(psycopg.Error):
                 session.execute(self._queries.psycopg("leader_leave"), self._key())
@@ -143,9 +150,10 @@ class Office:
                 connect_timeout=max(2, min(CONNECT_SECONDS, round(ttl))),
                 tcp_user_timeout=_milliseconds(ttl),
             )
+        self._watchdog.begin()
         holds = False
         try:
-            holds = self._asks("leader_take", ttl)
+            holds = not self._leaving and self._asks("leader_take", ttl)
         finally:
             if not holds:
                 self._close()
@@ -157,11 +165,14 @@ class Office:
             return False
         greeted_by = session.info.backend_pid
         params = self._key() | {"ttl": f"{_milliseconds(ttl)}ms", "greeted_by": greeted_by}
+        lent = self._watchdog.lend(session)
         try:
             with translated():
                 row = session.execute(self._queries.psycopg(query), params).fetchone()
         except StorageUnavailableError:
             return False
+        finally:
+            self._watchdog.give_back(lent)
         answering, holds = row or (greeted_by, False)
         if answering != greeted_by:
             message = (
@@ -175,17 +186,16 @@ class Office:
         return {"office": self._queries.channel("leader"), "role": self._role}
 
     def _hang_up(self) -> None:
-        """End the wait of whoever talks to the server, from another thread: a closed socket is an answer."""
         session = self._session
         if session is not None:
-            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(session.fileno())) as line:
-                line.shutdown(socket.SHUT_RDWR)
+            hang_up(session)
 
     def _close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(psycopg.Error):
                 session.close()
+            self._watchdog.end()
 
 
 def _milliseconds(seconds: float) -> int:

@@ -17,12 +17,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus
 
+from pgjq.deadline import current_deadline
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from psycopg.pq.abc import PGconn, PGresult
 
 ANSWER_SECONDS: Final = 5.0
+# A caller whose time is nearly over still gives a healthy server the time to answer.
+SHORTEST_SECONDS: Final = 0.2
 ALIVE: Final[dict[str, Any]] = {
     "autocommit": True,
     "prepare_threshold": None,
@@ -79,7 +83,9 @@ class Line:
 
     def _results(self, pgconn: PGconn) -> list[PGresult]:
         """Wait for the answers to what was sent."""
-        until = time.monotonic() + ANSWER_SECONDS
+        until = min(
+            time.monotonic() + ANSWER_SECONDS, max(current_deadline().until, time.monotonic() + SHORTEST_SECONDS)
+        )
         results: list[PGresult] = []
         while True:
             unsent = pgconn.flush()

@@ -28,11 +28,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from pgjq.errors import StorageError
+from pgjq.deadline import current_deadline
+from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.line import Line
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.postgres.queries import Queries
 
@@ -107,7 +110,7 @@ class Listener:
 
     def tell(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Tell the server of a topic. The first one connects, so that what is wrong is the caller's to see."""
-        with self._telling:
+        with self._alone():
             if self.deaf or self._closing.is_set():
                 return
             if self._thread is None:
@@ -127,6 +130,17 @@ class Listener:
                 except psycopg.Error:
                     self._broken = True
                     self._nudge()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Be the only one who tells the server something, or give up when the caller's time is over."""
+        left = current_deadline().left
+        if not self._telling.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+            raise StorageUnavailableError("the listening connection did not become free in time")
+        try:
+            yield
+        finally:
+            self._telling.release()
 
     def _start(self) -> None:
         """Start the thread, unless the storage was closed meanwhile: `close` joins only a thread that has started."""

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from pgjq.deadline import current_deadline
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.failures import MIGRATE, translated
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
+from pgjq.storage.postgres.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -56,13 +58,16 @@ PATIENCE = 10.0
 # So we ask again, and a server that is back is found within two seconds. Each asks after a time of its own, so that a
 # fleet of workers does not connect all at once.
 ASK_AGAIN = 1.0
+LATE = "no connection came in time"
+# A pool that connects to a server that does not answer is not waited for; its threads end with that attempt.
+CLOSE_SECONDS = 1.0
 
 
 class Pool(Protocol):
     """Where the operations of one colour get their connections from."""
 
-    def session(self) -> AbstractAsyncContextManager[Session]:
-        """Borrow a connection."""
+    def session(self, *, for_handler: bool = False) -> AbstractAsyncContextManager[Session]:
+        """Borrow a connection; a handler's own statements may take as long as they like."""
         ...
 
     async def check(self) -> None:
@@ -81,8 +86,11 @@ class Pool(Protocol):
 class Pools:
     """Both colours' connections to one database."""
 
-    def __init__(self, conninfo: str, queries: Queries, min_size: int, max_size: int) -> None:
+    def __init__(
+        self, conninfo: str, queries: Queries, min_size: int, max_size: int, watchdog: Watchdog | None = None
+    ) -> None:
         self.conninfo = conninfo
+        self.watchdog = watchdog or Watchdog(conninfo, lambda: self.is_pooled)
         self.queries = queries
         self.min_size = min_size
         self.max_size = max_size
@@ -151,8 +159,9 @@ class BlockingPool:
         self._pool: ConnectionPool[Any] | None = None
 
     @asynccontextmanager
-    async def session(self) -> AsyncGenerator[Session]:
+    async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
         """Borrow a connection."""
+        _refuse_if_late()
         pool = self._opened()
         with translated():
             connection = self._borrow(pool)
@@ -161,9 +170,11 @@ class BlockingPool:
                 pool.putconn(connection)
                 pool.drain()
                 connection = self._borrow(pool)
+        lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
         try:
             yield BlockingSession(connection, self._pools.queries, self._pools.prepared)
         finally:
+            self._pools.watchdog.give_back(lent)
             pool.putconn(connection)
 
     async def check(self) -> None:
@@ -179,7 +190,8 @@ class BlockingPool:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.close()
+            pool.close(_close_seconds())
+            self._pools.watchdog.end()
 
     def drop(self) -> None:
         """Replace every idle connection, and each busy one when it comes back."""
@@ -188,11 +200,13 @@ class BlockingPool:
             pool.drain()
 
     def _borrow(self, pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
-        until = time.monotonic() + PATIENCE
+        until = min(time.monotonic() + PATIENCE, current_deadline().until)
         while True:
             try:
                 return pool.getconn(timeout=_ask_again())
             except PoolTimeout as error:
+                if not current_deadline().left:
+                    raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
                     raise self._pools.explain_timeout() from error
 
@@ -213,6 +227,7 @@ class BlockingPool:
                     configure=None if self._pools.is_pooled else self._configure,
                     open=True,
                 )
+                self._pools.watchdog.begin()
             return self._pool
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
@@ -244,9 +259,11 @@ class AsyncPool:
         self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
 
     @asynccontextmanager
-    async def session(self) -> AsyncGenerator[Session]:
+    async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
         """Borrow a connection."""
+        _refuse_if_late()
         pool = await self._opened()
+        cancelled = _Cancelled()
         with translated():
             connection = await self._borrow(pool)
             while has_news(connection.fileno()):
@@ -254,9 +271,15 @@ class AsyncPool:
                 await pool.putconn(connection)
                 await pool.drain()
                 connection = await self._borrow(pool)
+        lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
         try:
+            cancelled.check()
             yield AsyncSession(connection, self._pools.queries, self._pools.prepared)
+        except StorageUnavailableError:
+            cancelled.check()
+            raise
         finally:
+            self._pools.watchdog.give_back(lent)
             await pool.putconn(connection)
 
     async def check(self) -> None:
@@ -269,7 +292,8 @@ class AsyncPool:
         with self._lock:
             pool = self._by_loop.pop(asyncio.get_running_loop(), None)
         if pool is not None:
-            await pool.close()
+            await pool.close(_close_seconds())
+            self._pools.watchdog.end()
 
     def drop(self) -> None:
         """Have every loop replace its connections."""
@@ -282,29 +306,25 @@ class AsyncPool:
         with self._lock:
             pools, self._by_loop = self._by_loop, {}
         for loop, pool in pools.items():
+            self._pools.watchdog.end()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close()))
+                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close(_close_seconds())))
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
+            del self._by_loop[loop]
+            self._pools.watchdog.end()
 
     async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
-        """Wait for a connection.
-
-        Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops a cancellation that arrives in the same moment
-        as the connection. The task still counts it, so it is raised here: else a worker told to stop would sleep on.
-        """
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task is not None else 0
-        until = time.monotonic() + PATIENCE
+        until = min(time.monotonic() + PATIENCE, current_deadline().until)
         while True:
             try:
-                connection = await pool.getconn(timeout=_ask_again())
+                return await pool.getconn(timeout=_ask_again())
             except PoolTimeout as error:
+                if not current_deadline().left:
+                    raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
                     raise await asyncio.to_thread(self._pools.explain_timeout) from error
-                continue
-            if task is not None and task.cancelling() > cancelled:
-                await pool.putconn(connection)
-                raise asyncio.CancelledError
-            return connection
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         await connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
@@ -317,7 +337,7 @@ class AsyncPool:
         with self._lock:
             self._pools.refuse_if_closed()
             if (pool := self._by_loop.get(loop)) is None:
-                self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
+                self._forget_closed_loops()
                 pool = AsyncConnectionPool(
                     self._pools.conninfo,
                     kwargs=self._pools.connection,
@@ -328,9 +348,31 @@ class AsyncPool:
                     open=False,
                 )
                 self._by_loop[loop] = pool
+                self._pools.watchdog.begin()
         with translated():
             await pool.open()
         return pool
+
+
+class _Cancelled:
+    """Finds cancellations of the running task that were lost on their way; the task still counts them.
+
+    Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops one that arrives in the same moment as the
+    connection, and psycopg replaces one by the error of a connection that breaks while it cancels the statement. A
+    worker told to stop would sleep on.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._before = self._count()
+
+    def check(self) -> None:
+        """Raise the cancellation that was lost."""
+        if self._count() > self._before:
+            raise asyncio.CancelledError
+
+    def _count(self) -> int:
+        return self._task.cancelling() if self._task is not None else 0
 
 
 def _connect_timeout(conninfo: str) -> dict[str, Any]:
@@ -338,8 +380,18 @@ def _connect_timeout(conninfo: str) -> dict[str, Any]:
     return {} if known else {"connect_timeout": CONNECT_SECONDS}
 
 
+def _refuse_if_late() -> None:
+    if not current_deadline().left:
+        raise StorageUnavailableError(LATE)
+
+
+def _close_seconds() -> float:
+    return min(CLOSE_SECONDS, max(0.1, current_deadline().left))
+
+
 def _ask_again() -> float:
-    return ASK_AGAIN * random.uniform(0.5, 1.5)  # noqa: S311  (no secret)
+    pause = ASK_AGAIN * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
+    return min(pause, max(current_deadline().left, 0.01))
 
 
 def has_news(socket: int) -> bool:

@@ -49,7 +49,7 @@ class PostgresStorage:
         self._queries = queries = Queries(schema)
         self._pools = Pools(conninfo, queries, min_size, max_size)
         self._listener = Listener(conninfo, queries)
-        self._offices = Offices(conninfo, queries)
+        self._offices = Offices(conninfo, queries, self._pools.watchdog)
         self._blocking = PostgresOperations("blocking", self._pools.blocking, queries, self._listener, self._offices)
         self._async = PostgresOperations("async", self._pools.awaiting, queries, self._listener, self._offices)
 
@@ -59,7 +59,7 @@ class PostgresStorage:
 
     def reserved(self) -> Operations:
         """Return blocking operations with a connection of their own."""
-        pool = ReservedPool(Pools(self.conninfo, self._queries, 1, 1))
+        pool = ReservedPool(Pools(self.conninfo, self._queries, 1, 1, self._pools.watchdog))
         return PostgresOperations("blocking", pool, self._queries, self._listener, self._offices)
 
     def close(self) -> None:

@@ -9,9 +9,13 @@ is its own; a storage that is away is everybody's. Blocking callers each ask for
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections import deque
+from contextvars import Context
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ class Together(Generic[T, R]):
         if gathering is None:
             self._by_loop = {known: g for known, g in self._by_loop.items() if not known.is_closed()}
             gathering = self._by_loop[loop] = _Gathering(self._work, self._under_way)
-        return await gathering.add(wish)
+        return await _in_time(gathering.add(wish))
 
 
 class _Gathering(Generic[T, R]):
@@ -62,7 +66,8 @@ class _Gathering(Generic[T, R]):
         self._waiting.append((wish, future))
         if self._free:
             self._free -= 1
-            task = loop.create_task(self._go())
+            # The work is for others as well, so it does not have the deadline of the one who began it.
+            task = loop.create_task(self._go(), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return future
@@ -97,3 +102,12 @@ class _Gathering(Generic[T, R]):
         for (_, future), result in zip(batch, done, strict=True):
             if not future.done():
                 future.set_result(result)
+
+
+async def _in_time(future: asyncio.Future[R]) -> R:
+    left = current_deadline().left
+    try:
+        async with asyncio.timeout(None if left == inf else left):
+            return await future
+    except builtins.TimeoutError as error:
+        raise StorageUnavailableError("the storage did not answer in time") from error

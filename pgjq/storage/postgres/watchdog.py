@@ -1,0 +1,170 @@
+"""Ends the wait for a server that does not answer.
+
+libpq waits for an answer for as long as it takes. TCP notices a host that has vanished, but not a peer that takes bytes
+and never answers: a frozen server, a proxy with one end open, a firewall. A limit for every statement would end those
+that rightly wait, for a lock or because they are long. So a thread looks at the connections that are in use:
+
+* One that has waited for an answer for `SILENT_SECONDS` is asked about over a new connection. If the server cannot be
+  reached, or does not know the session, or says that the session waits for its client, the answer will never come: the
+  socket is shut down, which ends the wait with an error. If the session is at work, it may go on; it is asked about
+  again later.
+* One whose caller's deadline (`pgjq.deadline`) is over is shut down at once.
+* Behind a pooler a session cannot be found by its process number. There a statement of pgjq's own is given up after
+  `POOLED_SECONDS` without an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from pgjq.deadline import Deadline, current_deadline
+from pgjq.storage.postgres.line import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TICK_SECONDS: Final = 0.25
+SILENT_SECONDS: Final = 5.0
+ASK_AGAIN_SECONDS: Final = 5.0
+POOLED_SECONDS: Final = 60.0
+STATES: Final = (
+    "select string_agg(pid || ' ' || coalesce(state, 'hidden'), ',') from pg_stat_activity where pid in ({})"
+)
+GONE: Final = "gone"
+UNREACHABLE: Final = "unreachable"
+
+
+class Lent:
+    """A connection in use, and for how long it has waited for an answer."""
+
+    __slots__ = ("asked", "connection", "deadline", "for_handler", "idle_looks", "waits_since")
+
+    def __init__(self, connection: Any, *, for_handler: bool) -> None:
+        self.connection = connection
+        self.deadline: Deadline = current_deadline()
+        self.for_handler = for_handler
+        self.waits_since: float | None = None
+        self.asked = 0.0
+        self.idle_looks = 0
+
+    def waits(self, now: float) -> float:
+        """Return for how long this has been seen to wait for an answer."""
+        if self.connection.pgconn.transaction_status != TransactionStatus.ACTIVE:
+            self.waits_since, self.idle_looks = None, 0
+            return 0.0
+        if self.waits_since is None:
+            self.waits_since = now
+        return now - self.waits_since
+
+
+class Watchdog:
+    """The connections of one storage that are in use, and the thread that looks at them while any pool is open."""
+
+    def __init__(self, conninfo: str, is_pooled: Callable[[], bool]) -> None:
+        self._conninfo = conninfo
+        self._is_pooled = is_pooled
+        self._lent: set[Lent] = set()
+        self._lock = threading.Lock()
+        self._pools = 0
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+        self._process = os.getpid()
+
+    def lend(self, connection: Any, *, for_handler: bool = False) -> Lent:
+        """Watch a connection until it is given back."""
+        lent = Lent(connection, for_handler=for_handler)
+        self._lent.add(lent)
+        return lent
+
+    def give_back(self, lent: Lent) -> None:
+        """Watch a connection no longer."""
+        self._lent.discard(lent)
+
+    def begin(self) -> None:
+        """Count a pool that opens; the first starts the thread."""
+        with self._lock:
+            if self._process != os.getpid():  # The thread and what it watched are the parent's.
+                self._process, self._pools, self._thread, self._lent = os.getpid(), 0, None, set()
+            self._pools += 1
+            if self._thread is None:
+                self._ending = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._ending,), name="pgjq watchdog", daemon=True
+                )
+                self._thread.start()
+
+    def end(self) -> None:
+        """Count a pool that closes; the last ends the thread."""
+        with self._lock:
+            if self._process != os.getpid():
+                return
+            self._pools -= 1
+            if self._pools or self._thread is None:
+                return
+            self._ending.set()
+            thread, self._thread = self._thread, None
+        thread.join(TICK_SECONDS)
+
+    def _run(self, ending: threading.Event) -> None:
+        while not ending.wait(TICK_SECONDS):
+            now = time.monotonic()
+            silent = [lent for lent in tuple(self._lent) if self._is_silent(lent, now)]
+            if silent:
+                self._judge(silent)
+
+    def _is_silent(self, lent: Lent, now: float) -> bool:
+        """Say whether to ask about a connection; one whose deadline is over is shut down without asking."""
+        waits = lent.waits(now)
+        if waits and now >= lent.deadline.until:
+            hang_up(lent.connection)
+            return False
+        return waits >= SILENT_SECONDS and now >= lent.asked + ASK_AGAIN_SECONDS
+
+    def _judge(self, silent: list[Lent]) -> None:
+        states = self._ask([lent.connection.pgconn.backend_pid for lent in silent])
+        now = time.monotonic()
+        for lent in silent:
+            lent.asked = now
+            if states is None:
+                continue
+            state = states.get(lent.connection.pgconn.backend_pid, GONE)
+            if lent.waits_since is not None and self._is_lost(lent, state, now):
+                hang_up(lent.connection)
+
+    def _is_lost(self, lent: Lent, state: str, now: float) -> bool:
+        if state == GONE and self._is_pooled():
+            return not lent.for_handler and lent.waits(now) >= POOLED_SECONDS
+        if state.startswith("idle"):
+            # Its answer may have arrived between two looks; seen twice, it is lost.
+            lent.idle_looks += 1
+            lent.asked = 0.0
+            return lent.idle_looks > 1
+        return state in (GONE, UNREACHABLE)
+
+    def _ask(self, pids: list[int]) -> dict[int, str] | None:
+        """Ask the server about sessions over a new connection; None if it answers, but not this question."""
+        try:
+            line = Line(self._conninfo, lambda _channel, _payload: None)
+            try:
+                found = line.ask(STATES.format(",".join(map(str, pids))).encode())
+            finally:
+                line.close()
+        except psycopg.Error as error:
+            # "Too many clients" is an answer: the server is there.
+            return None if "FATAL" in str(error) else dict.fromkeys(pids, UNREACHABLE)
+        rows = (row.partition(" ") for row in (found or "").split(",") if row)
+        return {int(pid): state for pid, _, state in rows}
+
+
+def hang_up(connection: Any) -> None:
+    """End the wait for an answer, from another thread: a socket that is shut down is an answer."""
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)

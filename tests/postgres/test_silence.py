@@ -1,0 +1,153 @@
+"""A server that takes bytes and never answers ends no wait by itself. Every wait ends all the same, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import pgjq
+from pgjq.storage.postgres import line, pool, watchdog
+from tests.worker.conftest import until
+from tests.worker.proxy import Proxy, Trap
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from pgjq.blocking import Colour
+
+MODES = pytest.mark.parametrize("mode", ["blocking", "async"])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ask about a silent session soon, and wait for the answer for a short time."""
+    monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(watchdog, "ASK_AGAIN_SECONDS", 0.5)
+    monkeypatch.setattr(line, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 2)
+    return iter([None])
+
+
+def call(storage: pgjq.PostgresStorage, mode: Colour, work: Callable[[Any], Any], *, before: Any = None) -> Any:
+    """Call a client's methods, with something done in between."""
+    if mode == "blocking":
+        client = pgjq.Client(storage)
+        client.enqueue("q", "first", None)
+        before()
+        return work(client)
+
+    async def both() -> Any:
+        async_client = pgjq.AsyncClient(storage)
+        await async_client.enqueue("q", "first", None)
+        before()
+        answer: Awaitable[Any] = work(async_client)
+        try:
+            return await answer
+        finally:
+            await async_client.close()
+            await storage.operations("async").close()
+
+    return asyncio.run(both())
+
+
+@MODES
+def test_a_call_whose_answer_never_comes_is_given_up(database: str, mode: Colour) -> None:
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        with pytest.raises(pgjq.StorageUnavailableError):
+            call(storage, mode, lambda client: client.enqueue("q", "a", None), before=proxy.silence)
+        storage.close()
+        proxy.restore()
+
+
+@MODES
+def test_a_call_whose_answer_was_lost_is_given_up(database: str, mode: Colour) -> None:
+    """The server has answered, and waits for its client; new connections are as good as ever."""
+    trap = Trap(b"pgjq.get_jobs", "unanswered", hold=True)
+    with Proxy(database, trap) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        with pytest.raises(pgjq.StorageUnavailableError):
+            call(storage, mode, lambda client: client.get_status("q", "first"), before=lambda: None)
+        assert trap.sprung.is_set()
+        storage.close()
+
+
+@MODES
+def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str, mode: Colour) -> None:
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        with pytest.raises(pgjq.TimeoutError):
+            call(storage, mode, lambda client: client.enqueue_and_wait("q", "a", None, timeout=1), before=proxy.silence)
+        storage.close()
+        proxy.restore()
+
+
+@MODES
+def test_a_statement_that_waits_for_a_lock_is_not_cut(database: str, mode: Colour) -> None:
+    storage = pgjq.PostgresStorage(database)
+    with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:
+        pgjq.Client(storage).enqueue("q", "other", None)
+        pgjq.Client(storage).enqueue("q", "a", None, connection=holder)
+        waiting = threads.submit(
+            call, storage, mode, lambda client: client.enqueue("q", "a", None), before=lambda: None
+        )
+        until(lambda: asked_about(database) >= 3)
+        holder.rollback()
+        assert waiting.result(60).status == "queued"
+    storage.close()
+
+
+def test_a_long_statement_of_a_handler_is_not_cut(database: str) -> None:
+    storage = pgjq.PostgresStorage(database)
+    queue = pgjq.Queue("q", storage=storage)
+
+    def sleep(job: pgjq.Job) -> None:
+        with job.transaction() as connection:
+            connection.execute("select pg_sleep(3)")
+
+    queue.execute(sleep)
+    with queue:
+        queue.enqueue_and_wait("a", None, timeout=60)
+    storage.close()
+
+
+@pytest.mark.parametrize("trouble", ["silence", "refuse"])
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_worker_stops_soon_whatever_the_network_does(database: str, trouble: str, *, busy: bool) -> None:
+    begun, over = threading.Event(), threading.Event()
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        queue = pgjq.Queue("q", storage=storage, block_timeout=30)
+
+        def handle(_job: pgjq.Job) -> None:
+            begun.set()
+            over.wait(60)
+
+        queue.execute(handle)
+        queue.on("error", lambda _error: None)
+        queue.start()
+        if busy:
+            queue.enqueue("a", None)
+            begun.wait(60)
+        getattr(proxy, trouble)()
+        stopping = threading.Thread(target=lambda: queue.stop(0.5))
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+        over.set()
+        proxy.restore()
+        storage.close()
+        until(lambda: gc.collect() >= 0 and not proxy._writers)  # What the stop left to itself ends by itself.
+
+
+def asked_about(database: str) -> int:
+    """Count the questions about silent sessions by the connections that were made for them."""
+    with psycopg.connect(database) as connection:
+        (row,) = connection.execute("select sessions from pg_stat_database where datname = current_database()")
+        return row[0]
