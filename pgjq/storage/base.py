@@ -229,7 +229,11 @@ class Operations(Protocol):
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """End runs, each only if its lease is still the job's."""
+        """End runs, each only if its lease is still the job's.
+
+        ValidationError says that nothing was settled because a value of an outcome, such as its result, cannot be
+        stored, now or later. Every other error leaves the outcomes as they are: the caller offers them again.
+        """
         ...
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:

@@ -1,8 +1,14 @@
 """Outcomes on their way to the storage, in batches.
 
 Outcomes come from the loop and from threads. A flush takes all that are there; while it is on its way the next ones
-gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company. A storage that
-is away keeps its batch here, to be offered again: an outcome leaves only when the storage has taken or refused it.
+gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company.
+
+What each failure does
+* The storage is unavailable: the batch is offered again, after pauses that grow.
+* Any other error (schema, privileges, an unexpected one): the outcomes of the batch are offered one by one, and those
+  that fail again are offered again later, beside the next batches. An outcome leaves only when the storage has taken it
+  or has refused it because the lease is lost.
+* A ValidationError is about the outcome's value, which no later try can store: the job fails instead.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pgjq.errors import StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
 from pgjq.outcome import Failed
 from pgjq.storage.base import Settled, Settlement
@@ -26,8 +32,6 @@ if TYPE_CHECKING:
 
 LINGER = 0.002
 BATCH = 500
-TRIES = 3
-
 
 Answered = list[tuple["Run", "Outcome", Settled]]
 
@@ -48,10 +52,15 @@ class Settler:
         self._report = report
         self._hurried = hurried
         self._waiting: deque[tuple[Run, Outcome]] = deque()
+        self._apart: deque[tuple[Run, Outcome]] = deque()  # Outcomes that failed alone, each offered again by itself.
         self._loop = asyncio.get_running_loop()
         self._kicked = False
         self._work = asyncio.Event()
-        self._task = self._loop.create_task(self._run(), name="pgjq settler")
+        self._has_apart = asyncio.Event()
+        self._tasks = [
+            self._loop.create_task(self._run(), name="pgjq settler"),
+            self._loop.create_task(self._offer_apart_again(), name="pgjq settler of single outcomes"),
+        ]
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Hand an outcome in, on the loop."""
@@ -72,7 +81,8 @@ class Settler:
 
     async def stop(self) -> None:
         """End; what has not been taken by now stays with its lease."""
-        await cancel(self._task)
+        for task in self._tasks:
+            await cancel(task)
 
     async def _run(self) -> None:
         while True:
@@ -88,11 +98,9 @@ class Settler:
 
     async def _offer(self, batch: list[tuple[Run, Outcome]]) -> None:
         pause = BACKOFF
-        settlements = [Settlement(run.claimed.lease, outcome) for run, outcome in batch]
         while True:
             try:
-                answers = await self._ops.settle(settlements)
-                break
+                return self._answer(await self._settle(batch))
             except StorageUnavailableError as error:
                 self._report(error)
                 await asyncio.sleep(pause)
@@ -100,33 +108,42 @@ class Settler:
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
                 self._report(error)
                 return await self._offer_apart(batch)
-        return self._answer([(*ended, answer) for ended, answer in zip(batch, answers, strict=True)])
+
+    async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
+        answers = await self._ops.settle([Settlement(run.claimed.lease, outcome) for run, outcome in batch])
+        return [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
 
     async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
         """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
         for run, outcome in batch:
-            await self._insist(run, outcome)
-
-    async def _insist(self, run: Run, outcome: Outcome) -> None:
-        """Offer an outcome until it is taken or refused. One that cannot be stored after all fails its job instead."""
-        pause, tries = BACKOFF, 0
-        while True:
             try:
-                (answer,) = await self._ops.settle([Settlement(run.claimed.lease, outcome)])
-            except StorageUnavailableError as error:
-                self._report(error)
+                answered = await self._settle([(run, outcome)])
             except Exception as error:  # noqa: BLE001
                 self._report(error)
-                tries += 1
-                if tries == TRIES:
-                    outcome = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
+                self._apart.append((run, _instead(outcome, error)))
+                self._has_apart.set()
             else:
-                return self._answer([(run, outcome, answer)])
+                self._answer(answered)
+
+    async def _offer_apart_again(self) -> None:
+        pause = BACKOFF
+        while True:
+            await self._has_apart.wait()
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_BACKOFF)
+            batch = [self._apart.popleft() for _ in range(len(self._apart))]
+            self._has_apart.clear()
+            await self._offer_apart(batch)
+            pause = min(pause * 2, LONGEST_BACKOFF) if self._apart else BACKOFF
 
     def _answer(self, answered: Answered) -> None:
         try:
             self._settled(answered)
         except Exception as error:  # noqa: BLE001
             self._report(error)
+
+
+def _instead(outcome: Outcome, error: Exception) -> Outcome:
+    """Return the outcome to offer after an error: a failure if the error is about the outcome's value."""
+    if not isinstance(error, ValidationError):
+        return outcome
+    return Failed(JobError(type(error).__name__, f"its outcome could not be stored: {error}"), error)

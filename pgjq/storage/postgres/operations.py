@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.errors import PolicyError, StorageError, StorageUnavailableError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
@@ -27,7 +27,7 @@ from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.effects import PostgresEffects, open_unit
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
-from pgjq.storage.postgres.failures import GONE, TRANSIENT
+from pgjq.storage.postgres.failures import GONE, TRANSIENT, refused_values
 from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ LOOK_AGAIN = (0.05, 0.25)
 # it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, somebody may be waiting
 # for each of them, and nobody is hurt by waking it.
 NAP = 0.01
+# The server closes the connection of a client that sends it a parameter of 1 GiB. Bytes are written in hex.
+LARGEST_PARAMETER = 1_000_000_000
 
 
 class PostgresOperations(PostgresDefinitions):
@@ -107,7 +109,9 @@ class PostgresOperations(PostgresDefinitions):
             return []
         ordered = sorted(settlements, key=lambda s: s.lease.key)
         params = _lease_params([s.lease for s in ordered]) | _outcome_params([s.outcome for s in ordered])
-        ((seqs, leases, states),) = await self._fetch("settle", params)
+        _check_size(params["results"])
+        with refused_values():
+            ((seqs, leases, states),) = await self._fetch("settle", params)
         if seqs is None:
             return [Settled(s.lease, _ENDED[type(s.outcome)]) for s in settlements]
         found = {(seq, lease): rows.state_name(state) for seq, lease, state in zip(seqs, leases, states, strict=True)}
@@ -396,6 +400,12 @@ def _lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
         "seqs": literals.numbers(lease.key[1] for lease in leases),
         "leases": literals.numbers(lease.number for lease in leases),
     }
+
+
+def _check_size(results: str) -> None:
+    if len(results) > LARGEST_PARAMETER:
+        size = len(results) // 2
+        raise ValidationError(f"results of {size} bytes are too large to store (limit: {LARGEST_PARAMETER // 2} bytes)")
 
 
 def _fence(lease: Lease) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-from pgjq.errors import StorageError, UnsupportedError
+from pgjq.errors import StorageError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
@@ -44,6 +44,8 @@ R = TypeVar("R")
 
 LOOKS: Final = 1000
 LONGEST_MS: Final = 10**14
+# What servers accept by default (proto-max-bulk-len); they close the connection of a client that sends more.
+LARGEST_BLOB: Final = 512 << 20
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
 
 
@@ -413,4 +415,9 @@ def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
 
 def _result(outcome: Outcome) -> bytes:
     """Write a result so that it cannot be mistaken for none."""
-    return b"r" + outcome.result if isinstance(outcome, Completed) and outcome.result is not None else b""
+    if not isinstance(outcome, Completed) or outcome.result is None:
+        return b""
+    if len(outcome.result) >= LARGEST_BLOB:
+        size = len(outcome.result)
+        raise ValidationError(f"a result of {size} bytes is too large to store (limit: {LARGEST_BLOB - 1} bytes)")
+    return b"r" + outcome.result
