@@ -175,6 +175,7 @@ class Engine:
         try:
             answers = drive(ops.settle([Settlement(run.claimed.lease, Released()) for run in runs]))
         except Exception:
+            self._settler.doubt(runs)
             for run in runs:
                 self._settler.put_from_thread(run, Released())
             raise

@@ -8,23 +8,27 @@ What each failure does
 * Any other error (schema, privileges, an unexpected one): the outcomes of the batch are offered one by one, and those
   that fail again are offered again later, beside the next batches. An outcome leaves only when the storage has taken it
   or has refused it because the lease is lost.
+* A settlement that may have been made although the storage was unavailable (its answer was lost) is made again. If the
+  storage then refuses it, the settler finds out whether the first one was made before it says that the lease is lost.
 * A ValidationError is about the outcome's value, which no later try can store: the job fails instead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
-from pgjq.outcome import Failed
+from pgjq.outcome import Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Operations
@@ -52,6 +56,7 @@ class Settler:
         self._report = report
         self._hurried = hurried
         self._waiting: deque[tuple[Run, Outcome]] = deque()
+        self._unanswered: set[Run] = set()  # Runs with a settlement that may have been made, but was not answered.
         self._apart: deque[tuple[Run, Outcome]] = deque()  # Outcomes that failed alone, each offered again by itself.
         self._loop = asyncio.get_running_loop()
         self._kicked = False
@@ -74,6 +79,10 @@ class Settler:
             return True
         self._kicked = True
         return call_on_loop(self._loop, self._kick)
+
+    def doubt(self, runs: Iterable[Run]) -> None:
+        """Note that a settlement of these runs may have been made already, from any thread."""
+        self._unanswered.update(runs)
 
     def _kick(self) -> None:
         self._kicked = False
@@ -103,6 +112,7 @@ class Settler:
                 return self._answer(await self._settle(batch))
             except StorageUnavailableError as error:
                 self._report(error)
+                self.doubt(run for run, _ in batch)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_BACKOFF)
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
@@ -110,8 +120,20 @@ class Settler:
                 return await self._offer_apart(batch)
 
     async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
+        sent = time.monotonic()
         answers = await self._ops.settle([Settlement(run.claimed.lease, outcome) for run, outcome in batch])
-        return [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
+        answered = [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
+        return await self._find_out(answered, sent) if self._unanswered else answered
+
+    async def _find_out(self, answered: Answered, sent: float) -> Answered:
+        """Replace refusals of settlements that an earlier try, whose answer was lost, had made."""
+        refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
+        made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
+        for n, settled in zip(refused, made, strict=True):
+            run, outcome, _ = answered[n]
+            answered[n] = run, outcome, settled if settled.state else _deduce(run, outcome, settled, sent)
+        self._unanswered.difference_update([run for run, _, _ in answered])
+        return answered
 
     async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
         """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
@@ -120,6 +142,8 @@ class Settler:
                 answered = await self._settle([(run, outcome)])
             except Exception as error:  # noqa: BLE001
                 self._report(error)
+                if isinstance(error, StorageUnavailableError):
+                    self.doubt([run])
                 self._apart.append((run, _instead(outcome, error)))
                 self._has_apart.set()
             else:
@@ -140,6 +164,18 @@ class Settler:
             self._settled(answered)
         except Exception as error:  # noqa: BLE001
             self._report(error)
+
+
+def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settled:
+    """Answer for a run that gave its job back, where the job has been claimed again or is gone.
+
+    Nobody but this worker can have ended a run whose lease had not lapsed when the second settlement was sent.
+    """
+    over = min(moment for moment in (run.trusted_until, run.expires, inf) if moment is not None)
+    if over <= sent or not isinstance(outcome, Failing | Released | Snoozed):
+        return settled
+    failing = isinstance(outcome, Failing) or run.claimed.attempts > 1
+    return settled._replace(state="failing" if failing else "queued")
 
 
 def _instead(outcome: Outcome, error: Exception) -> Outcome:

@@ -51,6 +51,7 @@ drop function if exists pgjq.remove_leftover(integer, bigint);
 drop function if exists pgjq.queue_id(text);
 drop function if exists pgjq.enter(text);
 drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
+drop function if exists pgjq.find_settled(integer[], bigint[], integer[], text[]);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );

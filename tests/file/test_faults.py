@@ -28,6 +28,7 @@ from pgjq.blocking import drive
 from pgjq.storage.file import disk, replica
 from pgjq.storage.file.lines import seal, unseal
 from pgjq.storage.workers import Registration
+from tests.worker.conftest import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -507,3 +508,30 @@ def test_what_it_does_not_promise_is_refused(storage: FileStorage) -> None:
 def test_what_is_no_path_is_refused(directory: Any) -> None:
     with pytest.raises(ValidationError, match="directory must"):
         FileStorage(directory)
+
+
+def test_a_settlement_that_failed_to_sync_is_found_to_have_been_made(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker gets an error although the journal has the line: it publishes the ending, once."""
+    queue = Queue("q", storage=FileStorage(directory), lease_policy=LeasePolicy(lease=60, heartbeat=20))
+    sync, failures = disk.sync_data, iter([OSError(5, "Input/output error")])
+
+    def fail_once(descriptor: int) -> None:
+        for error in failures:
+            raise error
+        sync(descriptor)
+
+    @queue.execute
+    def work(_: Any) -> str:
+        monkeypatch.setattr(disk, "sync_data", fail_once)
+        return "done"
+
+    ended, errors = Heard(queue, "completed", "failing", "failed"), Heard(queue, "error")
+    queue.enqueue("a", None)
+    with queue:
+        assert [(event.name, event.result) for event in ended.wait()] == [("completed", "done")]
+        errors.wait()
+    queue.storage.close()
+    assert len(ended.events) == 1
+    assert "outcome refused: the lease is lost" not in caplog.messages

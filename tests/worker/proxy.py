@@ -74,6 +74,10 @@ class Proxy(ThreadedServer):
             finally:
                 self._discard(server[1])
 
+    def tapped(self, trap: Trap, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        """Pass messages both ways, and read them."""
+        return _Tapped(trap, *client, *server).ways()
+
     def _refuse(self) -> None:
         self._refusing = True
         self._abort()
@@ -93,7 +97,7 @@ class Proxy(ThreadedServer):
         if self._trap is None:
             ways = [self._pump(client[0], server[1]), self._pump(server[0], client[1])]
         else:
-            ways = _Tapped(self._trap, *client, *server).ways()
+            ways = self.tapped(self._trap, client, server)
         both = [asyncio.ensure_future(way) for way in ways]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

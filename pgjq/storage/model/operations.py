@@ -105,6 +105,10 @@ class ModelOperations(ModelDefinitions):
         """See `Operations`."""
         return await self._do(partial(runs.settle, settlements=settlements))
 
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        return await self._do(partial(runs.find_settled, settlements=settlements))
+
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
         return await self._glance(partial(runs.heartbeat, leases=leases))

@@ -12,7 +12,7 @@ from pgjq.options import PLAIN
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.policy import given_back
 from pgjq.retry import retry_delay
-from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled
+from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled, made
 from pgjq.storage.model.letters import bury
 from pgjq.storage.model.record import earlier, later
 
@@ -125,6 +125,18 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
         case _ as never:
             assert_never(never)
     return record.state
+
+
+def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
+    """Tell which settlements were made."""
+    return [_find_settled(jobs.records.get(settlement.lease.key), settlement) for settlement in settlements]
+
+
+def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
+    if record is None or record.lease != settlement.lease.number or record.state == "processing":
+        return made(settlement, None, False)
+    error = getattr(settlement.outcome, "error", None)
+    return made(settlement, record.state, error is not None and error == record.error)
 
 
 def end(

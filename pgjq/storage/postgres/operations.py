@@ -19,7 +19,7 @@ from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
 from pgjq.policy import POLICIES, SERIAL
-from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.base import Pulse, Settled, Settlement, made
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
-    from pgjq.storage.base import Claimed, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
     from pgjq.storage.postgres.leader import Offices
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
@@ -117,6 +117,16 @@ class PostgresOperations(PostgresDefinitions):
         found = {(seq, lease): rows.state_name(state) for seq, lease, state in zip(seqs, leases, states, strict=True)}
         return [Settled(s.lease, found.get(_fence(s.lease))) for s in settlements]
 
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        params = _lease_params([s.lease for s in settlements])
+        params["errors"] = literals.texts(_outcome_row(s.outcome)[2] for s in settlements)
+        found = {
+            (seq, lease): (rows.state_name(state), same_error)
+            for seq, lease, state, same_error in await self._fetch("find_settled", params)
+        }
+        return [made(s, *found.get(_fence(s.lease), (None, False))) for s in settlements]
+
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
         found = await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda lease: lease.key)))
@@ -154,13 +164,12 @@ class PostgresOperations(PostgresDefinitions):
     async def _was_completed(self, lease: Lease) -> bool:
         """Find out whether a lost COMMIT happened; there is no deciding anything before that is known."""
         queue_id, seq = lease.key
-        params = {"queue_id": queue_id, "seq": seq, "lease": lease.number}
         pause = 0.05
         while True:
             try:
                 # The first look waits for the lock of a transaction that is still on its way.
-                await self._fetch("await_job", params)
-                return bool(await self._fetch("was_completed", params))
+                await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
+                return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
                 await self._aside(lambda pause=pause: time.sleep(pause))
                 pause = min(pause * 2, 5.0)

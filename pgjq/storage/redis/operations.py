@@ -17,7 +17,7 @@ from pgjq.errors import StorageError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.base import Pulse, Settled, made
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.redis import enqueue, rows
 from pgjq.storage.redis.expectation import RedisExpectation
@@ -103,6 +103,15 @@ class RedisOperations:
             found = json.loads(await self._run("settle", queue, rows.write(request), *results))
             states |= zip(indexes, found, strict=True)
         return [Settled(s.lease, states[n] or None) for n, s in enumerate(settlements)]
+
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        found: dict[int, tuple[Any, bool]] = {}
+        for queue, indexes in _by_queue(settlement.lease for settlement in settlements).items():
+            request = [_settlement_error(settlements[n]) for n in indexes]
+            found |= zip(indexes, json.loads(await self._run("find_settled", queue, rows.write(request))), strict=True)
+        unknown = None, False
+        return [made(s, *(found[n] or unknown)) for n, s in enumerate(settlements)]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
@@ -411,6 +420,13 @@ def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
             return *_fence(lease), "released", 0
         case _:
             assert_never(outcome)
+
+
+def _settlement_error(settlement: Settlement) -> tuple[Any, ...]:
+    """Write a settlement as find_settled.lua wants it: the fence, and the error, if there is one."""
+    outcome = settlement.outcome
+    error = rows.write_error(outcome.error) if isinstance(outcome, Failing | Failed) else None
+    return *_fence(settlement.lease), error
 
 
 def _result(outcome: Outcome) -> bytes:
