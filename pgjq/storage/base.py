@@ -231,8 +231,18 @@ class Operations(Protocol):
         """
         ...
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
-        """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one."""
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
+        """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one.
+
+        `claim_id` is a random number of 63 bits that no other claim has. If StorageUnavailableError is raised, the
+        claim may have been made nevertheless: `find_claimed` tells.
+        """
+        ...
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """Find the jobs that a claim took whose answer was lost, as far as nobody has taken them back since."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -15,10 +15,11 @@ import asyncio
 import logging
 import time
 from collections import deque
+from secrets import randbits
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
-from pgjq.errors import TimeoutError
+from pgjq.errors import StorageUnavailableError, TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released, decide
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.executor import Executor
@@ -26,6 +27,7 @@ from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
 from pgjq.worker.loops import BACKOFF, LONGEST_BACKOFF, call_on_loop, cancel, within
+from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
@@ -90,6 +92,13 @@ class Engine:
         self._settler = Settler(
             self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
         )
+        self._lost_claims = LostClaims(
+            self._ops,
+            tuple(self._consumers),
+            lease=policy.lease,
+            found=self._take,
+            report=self._reporter("looking for lost claims"),
+        )
         self._registration = WorkerRegistration(
             worker,
             self._consumers,
@@ -131,6 +140,7 @@ class Engine:
         if self._nap is not None:
             await cancel(self._nap)
         await asyncio.gather(self._claimer, return_exceptions=True)
+        await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(grace)
         for run in self._hands.all():
@@ -200,8 +210,20 @@ class Engine:
         wanted = await self._wait_for_room()
         if self._stopping.is_set():
             return True
-        sent = time.monotonic()
-        jobs = await self._ops.claim(self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy)
+        sent, claim_id = time.monotonic(), randbits(63)
+        try:
+            jobs = await self._ops.claim(
+                self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy, claim_id=claim_id
+            )
+        except StorageUnavailableError:
+            self._lost_claims.note(claim_id, sent)
+            raise
+        self._take(jobs, sent)
+        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
+        return len(jobs) == wanted
+
+    def _take(self, jobs: list[Claimed], sent: float) -> None:
+        """Start the runs of jobs that were claimed when the claim was sent, or later."""
         runs = [self._run(job, sent) for job in jobs]
         self._hands.take(runs)
         self._heartbeat.note(runs)
@@ -215,8 +237,6 @@ class Engine:
         self._executor.submit(runs)
         if runs and self._executor.may_keep_waiting:
             self._heartbeat.look_by(runs[0].start_by)
-        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
-        return len(jobs) == wanted
 
     def _next_queues(self) -> list[str]:
         queues = list(self._turns)

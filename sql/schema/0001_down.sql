@@ -57,8 +57,9 @@ drop function if exists pgjq.settle(
 );
 drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[], boolean);
 drop function if exists pgjq.claim(
-    text[], integer, integer, double precision, double precision, integer, boolean, tid[]
+    text[], integer, integer, double precision, double precision, integer, boolean, bigint, tid[]
 );
+drop function if exists pgjq.find_claimed(bigint);
 drop function if exists pgjq.choose(integer, integer);
 drop function if exists pgjq.wake_forgotten();
 drop function if exists pgjq.pass_on(integer, bigint);

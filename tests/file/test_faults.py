@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from pgjq import (
 from pgjq.blocking import drive
 from pgjq.storage.file import disk, replica
 from pgjq.storage.file.lines import seal, unseal
+from pgjq.storage.model import runs
 from pgjq.storage.workers import Registration
 from tests.worker.conftest import Heard
 
@@ -535,3 +537,29 @@ def test_a_settlement_that_failed_to_sync_is_found_to_have_been_made(
     queue.storage.close()
     assert len(ended.events) == 1
     assert "outcome refused: the lease is lost" not in caplog.messages
+
+
+def test_a_claim_that_failed_to_sync_is_taken_over(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker gets an error although the journal has the line: the job runs nevertheless, in its only attempt."""
+    storage = FileStorage(directory)
+    queue = Queue("q", storage=storage, lease_policy=LeasePolicy(lease=60, heartbeat=20, reap_interval=20))
+    claim, sync, claiming = runs.claim, disk.sync_data, threading.local()
+
+    def claim_and_fail(*args: Any, **options: Any) -> Any:
+        claiming.found = claim(*args, **options)
+        return claiming.found
+
+    def fail_once(descriptor: int) -> None:
+        if getattr(claiming, "found", None) and not errors.events:
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(runs, "claim", claim_and_fail)
+    monkeypatch.setattr(disk, "sync_data", fail_once)
+    queue.execute(lambda job: job.attempts)
+    ended, errors = Heard(queue, "completed", "failing", "failed", "stalled"), Heard(queue, "error")
+    queue.enqueue("a", None, max_attempts=1)
+    with queue:
+        assert [(event.name, event.result) for event in ended.wait()] == [("completed", 1)]
+        errors.wait()
+    storage.close()

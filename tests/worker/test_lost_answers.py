@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
-from pgjq import AsyncJob, Client, Discard, Job, LeasePolicy, PostgresStorage, Queue, RedisStorage, Retry
+from pgjq import AsyncJob, Client, Discard, Job, LeasePolicy, PostgresStorage, Queue, RedisStorage, Retry, Worker
 from pgjq.storage.redis.scripts import script
 from tests.redis.proxy import RedisProxy
 from tests.worker.conftest import Heard
@@ -111,3 +112,69 @@ def test_a_settlement_whose_answer_was_lost_is_a_settlement_on_redis(
     with behind_redis("settle", half, redis_url, redis_storage.prefix) as storage:
         run(storage, Client(redis_storage), *ENDINGS[ending])
     assert "outcome refused: the lease is lost" not in caplog.messages
+
+
+def run_once(storage: Storage, near: Client, names: tuple[str, ...] = ("q",)) -> None:
+    """Run jobs that have one attempt, through a storage that loses a claim or its answer, once."""
+    queues = [Queue(name, storage=storage, lease_policy=POLICY, block_timeout=30) for name in names]
+    heard = [Heard(queue, "completed", "failing", "failed", "stalled") for queue in queues]
+    errors = [Heard(queue, "error") for queue in queues]
+    for queue in queues:
+        queue.execute(complete)
+        near.enqueue(queue.name, "job", None, max_attempts=1)
+    with Worker(*queues, concurrency=4):
+        for ended in heard:
+            ended.wait()
+        for told in errors:
+            told.wait()
+    for name, ended in zip(names, heard, strict=True):
+        assert [(event.name, event.result) for event in ended.events] == [("completed", 1)]
+        status = near.get_status(name, "job")
+        assert status is not None
+        assert (status.state, status.attempts, status.lease) == ("completed", 1, 1)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_claim_whose_answer_was_lost_is_taken_over(database: str, postgres: PostgresStorage, half: Half) -> None:
+    with behind(Trap(CLAIM, half), database) as storage:
+        run_once(storage, Client(postgres))
+
+
+@pytest.mark.parametrize("names", [("q",), ("q", "other")])
+@pytest.mark.parametrize("half", HALVES)
+def test_a_claim_whose_answer_was_lost_is_taken_over_on_redis(
+    redis_url: str, redis_storage: RedisStorage, half: Half, names: tuple[str, ...]
+) -> None:
+    with behind_redis("claim", half, redis_url, redis_storage.prefix) as storage:
+        run_once(storage, Client(redis_storage), names)
+
+
+@pytest.mark.parametrize("name", ["ann", "bob"])
+def test_a_worker_takes_over_no_claim_of_another_worker(database: str, postgres: PostgresStorage, name: str) -> None:
+    """Not even of one that has its name: the other one's run goes on, and is the only one."""
+    running, finish = threading.Event(), threading.Event()
+
+    def hold(job: Job) -> int:
+        running.set()
+        finish.wait(60)
+        return job.lease
+
+    near = Client(postgres)
+    other = Queue("q", storage=postgres, worker_id="ann", lease_policy=POLICY, block_timeout=30)
+    other.execute(hold)
+    ended = Heard(other, "completed", "failed")
+    near.enqueue("q", "held", None, max_attempts=1)
+    with other:
+        assert running.wait(60)
+        with behind(Trap(CLAIM, "unanswered"), database) as storage:
+            first = Queue("q", storage=storage, worker_id=name, lease_policy=POLICY, block_timeout=30)
+            started: list[str] = []
+            first.execute(lambda job: started.append(job.id))
+            taken, errors = Heard(first, "completed"), Heard(first, "error")
+            near.enqueue("q", "lost", None, max_attempts=1)
+            with first:
+                taken.wait()
+                errors.wait()
+            assert started == ["lost"]
+        finish.set()
+        assert [(event.name, event.result) for event in ended.wait()] == [("completed", 1)]

@@ -86,7 +86,9 @@ class PostgresOperations(PostgresDefinitions):
         await self._pool.check()
         return await enqueue(session, queue, jobs, made_ids=made_ids)
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
         """See `Operations`."""
         number = await self._number_of(worker)
         params = {
@@ -97,11 +99,16 @@ class PostgresOperations(PostgresDefinitions):
             "expire": policy.expire,
             "max_stalled": policy.max_stalled,
             "requeue_exhausted": policy.reap_exhausted == "requeue",
+            "claim_id": claim_id,
         }
         taken = rows.claimed(await self._fetch("claim", params), queues)
         if taken:
             self._is_busy = len(taken) > 1
         return taken
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """See `Operations`."""
+        return rows.claimed(await self._fetch("find_claimed", {"claim_id": claim_id}), queues)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""

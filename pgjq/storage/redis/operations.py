@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-from pgjq.errors import StorageError, UnsupportedError, ValidationError
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
@@ -76,22 +76,30 @@ class RedisOperations:
             await self._list(queue)
         return reply
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
         """See `Operations`."""
         taken: list[Claimed] = []
         for queue in queues:
             if len(taken) == limit:
                 break
-            request = _claim_request(worker, limit - len(taken), policy)
+            request = _claim_request(worker, limit - len(taken), policy, claim_id)
             try:
-                found, *blobs = await self._run("claim", queue, rows.write(request))
-            except StorageError:
-                if not taken:
+                taken += rows.claimed(queue, *await self._run("claim", queue, rows.write(request)))
+            except StorageError as error:
+                # A claim that can be found is lost as a whole; else what was taken so far is the answer.
+                if not taken or (claim_id is not None and isinstance(error, StorageUnavailableError)):
                     raise
-                break  # What was claimed is in our hands already; the next claim will meet the error again.
-            # Payloads come first, one for each job; then checkpoints, of those that have one.
-            taken += [rows.claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
+                break  # The next claim will meet the error again.
         return taken
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """See `Operations`."""
+        found: list[Claimed] = []
+        for queue in queues:
+            found += rows.claimed(queue, *await self._run("find_claimed", queue, rows.write(str(claim_id))))
+        return found
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
@@ -392,9 +400,10 @@ def _fence(lease: Lease) -> tuple[str, int, str]:
     return seq, lease.number, token
 
 
-def _claim_request(worker: str, limit: int, policy: LeasePolicy) -> dict[str, Any]:
+def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int | None) -> dict[str, Any]:
     return {
         "worker": worker,
+        "claim_id": None if claim_id is None else str(claim_id),
         "limit": limit,
         "lease": rows.some_micros(policy.lease),
         "expire": rows.some_micros(policy.expire),
