@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pgjq.storage.base import Claimed, Operations
+    from pgjq.worker.fault_log import Activity
 
 # How long to ask for jobs that have no lease.
 WITHOUT_LEASE = 60.0
@@ -38,7 +39,7 @@ class LostClaims:
         *,
         lease: float | None,
         found: Callable[[list[Claimed], float], None],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._ops = ops
         self._queues = queues
@@ -73,6 +74,7 @@ class LostClaims:
     async def _try_to_look(self) -> None:
         try:
             await self._look()
+            self._report.succeeded()
         except Exception as error:  # noqa: BLE001  (the next look may succeed)
             self._report(error)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Operations
+    from pgjq.worker.fault_log import Activity
     from pgjq.worker.run import Run
 
 LINGER = 0.002
@@ -48,7 +49,7 @@ class Settler:
         ops: Operations,
         *,
         settled: Callable[[Answered], None],
-        report: Callable[[Exception], None],
+        report: Activity,
         hurried: Callable[[], bool],
     ) -> None:
         self._ops = ops
@@ -123,7 +124,10 @@ class Settler:
         sent = time.monotonic()
         answers = await self._ops.settle([Settlement(run.claimed.lease, outcome) for run, outcome in batch])
         answered = [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
-        return await self._find_out(answered, sent) if self._unanswered else answered
+        if self._unanswered:
+            answered = await self._find_out(answered, sent)
+        self._report.succeeded()
+        return answered
 
     async def _find_out(self, answered: Answered, sent: float) -> Answered:
         """Replace refusals of settlements that an earlier try, whose answer was lost, had made."""

@@ -42,6 +42,7 @@ class Proxy(ThreadedServer):
     def __init__(self, upstream: str, trap: Trap | None = None) -> None:
         self._trap = trap
         self._refusing = False
+        self.refused = 0  # How many connections were refused.
         self._flowing = asyncio.Event()
         self._flowing.set()
         super().__init__(upstream)
@@ -63,6 +64,7 @@ class Proxy(ThreadedServer):
         self._run(self._restore)
 
     def accepts(self) -> bool:
+        self.refused += self._refusing
         return super().accepts() and not self._refusing
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

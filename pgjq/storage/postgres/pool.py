@@ -21,6 +21,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from pgjq.errors import SchemaError, StorageError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.failures import MIGRATE, translated
+from pgjq.storage.postgres.pool_log import mark, mark_async, pool_name
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ class BlockingPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
+                    name=pool_name(),
+                    configure=mark,
                     open=True,
                 )
             return self._pool
@@ -298,6 +301,8 @@ class AsyncPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
+                    name=pool_name(),
+                    configure=mark_async,
                     open=False,
                 )
                 self._by_loop[loop] = pool
