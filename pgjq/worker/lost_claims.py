@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # How long to ask for jobs that have no lease.
 WITHOUT_LEASE = 60.0
 GOODBYE_SECONDS = 1.0
+# Most claims that fail in an outage never reach the server. The first ones, which may have, are enough to remember.
+MOST = 100
 
 
 class LostClaims:
@@ -52,7 +54,8 @@ class LostClaims:
 
     def note(self, claim_id: int, sent: float) -> None:
         """Look for the jobs of a claim from now on."""
-        self._sent[claim_id] = sent
+        if len(self._sent) < MOST:
+            self._sent[claim_id] = sent
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pgjq lost claims")
 

@@ -178,3 +178,19 @@ def test_a_worker_takes_over_no_claim_of_another_worker(database: str, postgres:
             assert started == ["lost"]
         finish.set()
         assert [(event.name, event.result) for event in ended.wait()] == [("completed", 1)]
+
+
+def test_a_worker_that_stops_leaves_no_job_of_a_lost_claim_behind(database: str, postgres: PostgresStorage) -> None:
+    """It stops as soon as the answer is lost: the job is given back uncounted, unless it has run meanwhile."""
+    trap, near = Trap(CLAIM, "unanswered"), Client(postgres)
+    near.enqueue("q", "job", None, max_attempts=1)
+    with behind(trap, database) as storage:
+        queue = Queue("q", storage=storage, lease_policy=POLICY, block_timeout=30)
+        queue.execute(complete)
+        queue.on("error", lambda _error: None)
+        queue.start()
+        assert trap.sprung.wait(60)
+        queue.stop(grace=0)
+    status = near.get_status("q", "job")
+    assert status is not None
+    assert (status.state, status.attempts) in (("queued", 0), ("completed", 1))
