@@ -18,6 +18,7 @@ from pgjq.retry import retry_delay
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from pgjq.job import State
     from pgjq.options import JobOptions
 
 
@@ -86,6 +87,24 @@ class Discard(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
+
+
+def may_have_led_to(outcome: Outcome, state: State, *, same_error: bool) -> bool:
+    """Tell whether a job may be in a state because its last run, which is over, was settled with this outcome.
+
+    A reaper may have ended the run instead: then the job has the reaper's error, unless it was cancelled.
+    """
+    match state:
+        case "completed":
+            return isinstance(outcome, Completed)
+        case "cancelled":
+            return True
+        case "failed":
+            return same_error
+        case "failing":
+            return isinstance(outcome, Released | Snoozed) or (isinstance(outcome, Failing) and same_error)
+        case _:
+            return isinstance(outcome, Released | Snoozed)
 
 
 def decide(error: BaseException, *, attempts: int, max_attempts: int, options: JobOptions, chance: float) -> Outcome:

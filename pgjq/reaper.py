@@ -27,6 +27,7 @@ from pgjq.job import Event
 from pgjq.lease import LeasePolicy, visible_for
 from pgjq.options import seconds
 from pgjq.serde import JsonSerde
+from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.leader import LeaderElection, Leadership
 from pgjq.worker.loops import Loop
 from pgjq.worker.reaper import stalled, sweep
@@ -118,7 +119,8 @@ class _Running:
         self._ops: Operations = reaper.storage.reserved()
         self._stopped = False
         self._swept = 0.0
-        self._loop = Loop("pgjq reaper", self._step, self._reporter("reaping"), end=lambda: drive(self._ops.close()))
+        faults = FaultLog(bus.logger, self._id, self._publish_error)
+        self._loop = Loop("pgjq reaper", self._step, faults.activity("reaping"), end=lambda: drive(self._ops.close()))
         self._leadership = None
         if reaper.leader_election.enabled:
             self._leadership = Leadership(
@@ -128,7 +130,7 @@ class _Running:
                 reaper.leader_election,
                 acquired=self._acquired,
                 lost=lambda: self._tell("leadership_lost"),
-                report=self._reporter("running for leader"),
+                report=faults.activity("running for leader"),
             )
 
     @property
@@ -182,8 +184,10 @@ class _Running:
     def _tell(self, name: LeadershipName) -> None:
         self._bus.tell(Event(name, "", self._id, datetime.now(UTC)))
 
-    def _reporter(self, doing: str) -> Callable[[Exception], None]:
-        return lambda error: self._bus.error(error, f"{doing} failed, trying again")
+    def _publish_error(self, error: Exception, doing: str) -> bool:
+        if self._bus.wants("error"):
+            self._bus.error(error, f"{doing} failed, trying again")
+        return not self._bus.wants("error")
 
 
 def _policy(visibility_timeout: float | timedelta | None, policy: LeasePolicy | None) -> LeasePolicy:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pgjq.options import PLAIN, JobOptions
+from pgjq.outcome import may_have_led_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -107,6 +108,12 @@ class Settled(NamedTuple):
 
     lease: Lease
     state: State | None
+
+
+def made(settlement: Settlement, state: State | None, same_error: bool) -> Settled:  # noqa: FBT001
+    """Answer for one settlement of `find_settled`; `state` is what its run left the job in, None if it is not known."""
+    known = state is not None and may_have_led_to(settlement.outcome, state, same_error=same_error)
+    return Settled(settlement.lease, state if known else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +231,34 @@ class Operations(Protocol):
         """
         ...
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
-        """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one."""
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
+        """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one.
+
+        `claim_id` is a random number of 63 bits that no other claim has. If StorageUnavailableError is raised, the
+        claim may have been made nevertheless: `find_claimed` tells.
+        """
+        ...
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """Find the jobs that a claim took whose answer was lost, as far as nobody has taken them back since."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """End runs, each only if its lease is still the job's."""
+        """End runs, each only if its lease is still the job's.
+
+        ValidationError says that nothing was settled because a value of an outcome, such as its result, cannot be
+        stored, now or later. Every other error leaves the outcomes as they are: the caller offers them again.
+        """
+        ...
+
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Tell which of these settlements were made, after a `settle` whose answer was lost.
+
+        The state is the one that the settlement led to, as `settle` would have answered; None where the run goes on,
+        was ended by a reaper, or where the job has been claimed again or is gone, so that the storage cannot tell.
+        """
         ...
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pgjq.lease import LeasePolicy
-from pgjq.outcome import Failing
-from pgjq.testing.bench import BOOM, Bench
+from pgjq.outcome import Failing, Released
+from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
 
@@ -115,3 +115,33 @@ class Claiming(Cases):
             taken += [job.lease.id for job in jobs]
             misses += not jobs
         return taken
+
+    @case
+    async def test_a_claim_whose_answer_was_lost_can_be_found(self, bench: Bench) -> None:
+        await bench.enqueue("a", b"\0", heartbeat_seconds=20, expire_in_seconds=50, retry_delay=7)
+        before = await bench.claim_one()
+        await bench.ops.save_checkpoint(before.lease, b"page 7")
+        await bench.settle(before, Failing(BOOM))
+        await bench.enqueue_all("b", "c")
+        claim, policy = bench.ops.claim, LeasePolicy()
+        lost = await claim([QUEUE], worker="ann", limit=2, policy=policy, claim_id=2**63 - 1)
+        await claim([QUEUE], worker="ann", limit=1, policy=policy, claim_id=2**63 - 2)
+        found = await bench.ops.find_claimed([QUEUE], 2**63 - 1)
+        assert sorted(found, key=lambda job: job.lease.id) == lost
+        assert [job.lease.id for job in lost] == ["a", "b"]
+        assert await bench.ops.find_claimed([QUEUE], 1) == []
+        assert await bench.settle(found[0], Released()) in ("queued", "failing")
+
+    @case
+    async def test_a_lost_claim_is_found_only_while_it_holds_the_job(self, bench: Bench) -> None:
+        await bench.enqueue_all("settled", "reaped", "held")
+        policy = LeasePolicy(lease=10, heartbeat=3)
+        settled, _, held = await bench.ops.claim([QUEUE], worker="ann", limit=3, policy=policy, claim_id=7)
+        await bench.settle(settled, Released())
+        bench.clock.advance(9)
+        await bench.ops.heartbeat([held.lease])
+        bench.clock.advance(1)
+        assert [job.id for job in await bench.ops.reap()] == ["reaped"]
+        assert await bench.ops.find_claimed([QUEUE], 7) == [held]
+        assert len(await bench.claim(worker="ann")) == 2
+        assert await bench.ops.find_claimed([QUEUE], 7) == [held]

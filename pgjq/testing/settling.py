@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.storage.base import Settlement
+from pgjq.storage.base import Settled, Settlement
 from pgjq.testing.bench import BOOM, Bench
 from pgjq.testing.cases import Cases, case
 
@@ -133,3 +133,48 @@ class Settling(Cases):
         job = await bench.claim_one()
         states = await bench.together(8, lambda n: bench.settle(job, Completed(str(n).encode())))
         assert sorted(state or "" for state in states) == [""] * 7 + ["completed"]
+
+    @case
+    @pytest.mark.parametrize(
+        ("outcome", "state"),
+        [
+            (Completed(b"1"), "completed"),
+            (Failed(BOOM), "failed"),
+            (Failing(BOOM, 60), "failing"),
+            (Released(), "queued"),
+            (Snoozed(60), "queued"),
+            (Cancelled(), "cancelled"),
+        ],
+    )
+    async def test_a_settlement_whose_answer_was_lost_can_be_found(
+        self, bench: Bench, outcome: Any, state: Any
+    ) -> None:
+        await bench.enqueue_all("a", "b")
+        made, missing = [Settlement(job.lease, outcome) for job in await bench.claim()]
+        assert [s.state for s in await bench.ops.find_settled([made, missing])] == [None, None]
+        await bench.ops.settle([made])
+        found = await bench.ops.find_settled([missing, made])
+        assert found == [Settled(missing.lease, None), Settled(made.lease, state)]
+
+    @case
+    @pytest.mark.parametrize("max_attempts", [1, 2])
+    @pytest.mark.parametrize("outcome", [Completed(b"1"), Failed(BOOM), Failing(BOOM)])
+    async def test_what_a_reaper_did_is_no_settlement(self, bench: Bench, outcome: Any, max_attempts: int) -> None:
+        await bench.enqueue("a", max_attempts=max_attempts)
+        stalled = await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        assert [s.state for s in await bench.ops.find_settled([Settlement(stalled.lease, outcome)])] == [None]
+
+    @case
+    async def test_a_settlement_is_not_mistaken_for_that_of_a_later_run(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        stalled = await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        assert [s.state for s in await bench.ops.find_settled([Settlement(stalled.lease, Completed(b"1"))])] == [None]
+
+    @case
+    async def test_no_settlements_to_find_is_no_trouble(self, bench: Bench) -> None:
+        assert await bench.ops.find_settled([]) == []

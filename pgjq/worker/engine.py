@@ -15,18 +15,21 @@ import asyncio
 import logging
 import time
 from collections import deque
+from secrets import randbits
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
 from pgjq.deadline import bounded
-from pgjq.errors import TimeoutError
+from pgjq.errors import StorageUnavailableError, TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released, decide
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.executor import Executor
+from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
 from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, within
+from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.reaper import WorkerReaper
@@ -36,7 +39,7 @@ from pgjq.worker.settler import Settler
 from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
@@ -96,15 +99,24 @@ class Engine:
             ended=self._ended,
             freed=self._room.set,
         )
+        self._faults = FaultLog(logger, worker, self._publish_error)
+        self._claiming = self._faults.activity("claiming")
         self._settler = Settler(
-            self._ops, settled=self._settled, report=self._reporter("settling"), hurried=self._nothing_runs
+            self._ops, settled=self._settled, report=self._faults.activity("settling"), hurried=self._nothing_runs
+        )
+        self._lost_claims = LostClaims(
+            self._ops,
+            tuple(self._consumers),
+            lease=policy.lease,
+            found=self._take,
+            report=self._faults.activity("looking for lost claims"),
         )
         self._registration = WorkerRegistration(
             worker,
             self._consumers,
             heartbeat=policy.heartbeat,
             logger=logger,
-            report=self._reporter("writing the worker record"),
+            report=self._faults.activity("writing the worker record"),
         )
         self._heartbeat = Heartbeat(
             self._hands,
@@ -113,7 +125,7 @@ class Engine:
             usual=policy.heartbeat,
             abort=self._abort,
             give_back=self._give_back,
-            report=self._reporter("renewing leases"),
+            report=self._faults.activity("renewing leases"),
         )
         self._reaper = WorkerReaper(
             storage.reserved(),
@@ -121,12 +133,14 @@ class Engine:
             logger,
             reaping=self._publisher.reaping,
             reaped=self._publisher.reaped,
-            report=self._reporter("reaping"),
+            report=self._faults.activity("reaping"),
         )
         self._watch = Watch(
-            self._hands, usual=policy.lease, abort=self._abort, report=self._reporter("watching leases")
+            self._hands, usual=policy.lease, abort=self._abort, report=self._faults.activity("watching leases")
         )
-        self._maintenance = Maintenance(storage, worker, logger, report=self._reporter("keeping the storage in order"))
+        self._maintenance = Maintenance(
+            storage, worker, logger, report=self._faults.activity("keeping the storage in order")
+        )
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
@@ -151,6 +165,7 @@ class Engine:
         if self._nap is not None:
             self._nap.cancel()
         await self._wait_for_claimer(until)
+        await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
         for run in self._hands.all():
@@ -205,6 +220,7 @@ class Engine:
         try:
             answers = drive(ops.settle([Settlement(run.claimed.lease, Released()) for run in runs]))
         except Exception:
+            self._settler.doubt(runs)
             for run in runs:
                 self._settler.put_from_thread(run, Released())
             raise
@@ -220,7 +236,7 @@ class Engine:
                     await self._sleep()
                 pause = BACKOFF
             except Exception as error:  # noqa: BLE001  (a claimer that dies would leave an idle worker behind)
-                self._reporter("claiming")(error)
+                self._claiming(error)
                 await within(pause, self._stopping.wait())
                 pause = min(pause * 2, LONGEST_BACKOFF)
 
@@ -229,8 +245,21 @@ class Engine:
         wanted = await self._wait_for_room()
         if self._stopping.is_set():
             return True
-        sent = time.monotonic()
-        jobs = await self._ops.claim(self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy)
+        sent, claim_id = time.monotonic(), randbits(63)
+        try:
+            jobs = await self._ops.claim(
+                self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy, claim_id=claim_id
+            )
+        except StorageUnavailableError:
+            self._lost_claims.note(claim_id, sent)
+            raise
+        self._claiming.succeeded()
+        self._take(jobs, sent)
+        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
+        return len(jobs) == wanted
+
+    def _take(self, jobs: list[Claimed], sent: float) -> None:
+        """Start the runs of jobs that were claimed when the claim was sent, or later."""
         runs = [self._run(job, sent) for job in jobs]
         self._hands.take(runs)
         self._heartbeat.note(runs)
@@ -244,8 +273,6 @@ class Engine:
         self._executor.submit(runs)
         if runs and self._executor.may_keep_waiting:
             self._heartbeat.look_by(runs[0].start_by)
-        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
-        return len(jobs) == wanted
 
     def _next_queues(self) -> list[str]:
         queues = list(self._turns)
@@ -344,9 +371,10 @@ class Engine:
             error, attempts=claimed.attempts, max_attempts=claimed.max_attempts, options=claimed.options, chance=0.5
         )
 
-    def _reporter(self, doing: str) -> Callable[[Exception], None]:
-        def report(error: Exception) -> None:
-            for consumer in self._consumers.values():
-                call_on_loop(self._loop, consumer.bus.error, error, f"{doing} failed, trying again")
-
-        return report
+    def _publish_error(self, error: Exception, doing: str) -> bool:
+        """Hand an error to the `error` callbacks of every queue; say whether a queue has none, so that it is logged."""
+        buses = [consumer.bus for consumer in self._consumers.values()]
+        for bus in buses:
+            if bus.wants("error"):
+                call_on_loop(self._loop, bus.error, error, f"{doing} failed, trying again")
+        return not all(bus.wants("error") for bus in buses)

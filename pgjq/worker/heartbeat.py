@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pgjq.storage.base import Operations
+    from pgjq.worker.fault_log import Activity
     from pgjq.worker.hands import Hands
     from pgjq.worker.registration import WorkerRegistration
     from pgjq.worker.run import Run
@@ -50,7 +51,7 @@ class _Lookout:
         usual: float | None,
         look: Callable[[list[Run]], None],
         due: Callable[[Run], float],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._hands = hands
         self._look = look
@@ -91,7 +92,7 @@ class Heartbeat:
         usual: float | None,
         abort: Callable[[Run, str], None],
         give_back: Callable[[Operations, list[Run]], None],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._ops = ops
         self._registration = registration
@@ -150,7 +151,7 @@ class Watch:
         *,
         usual: float | None,
         abort: Callable[[Run, str], None],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._abort = abort
         lookout = _Lookout("pgjq lease watch", hands, usual=usual, look=self._look, due=_deadline, report=report)

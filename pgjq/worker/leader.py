@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgjq.storage.base import Operations
+    from pgjq.worker.fault_log import Activity
 
 MARGIN = 0.1
 ASLEEP = 3600.0
@@ -78,7 +79,7 @@ class Leadership:
         *,
         acquired: Callable[[], None],
         lost: Callable[[], None],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._ops = ops
         self._role = role
@@ -92,7 +93,7 @@ class Leadership:
         self._leading = False
         self._over = False
         self._campaign = Loop(f"pgjq {role} election", self._run_for_office, report)
-        self._watch = Loop(f"pgjq {role} watch", self._look, report)
+        self._watch = Loop(f"pgjq {role} watch", self._look, report.beside("watching the leadership"))
 
     @property
     def is_leader(self) -> bool:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
 
+    from pgjq.worker.fault_log import Activity
+
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 # How long a call may take to fail after its deadline.
@@ -65,7 +67,7 @@ class Loop:
         self,
         name: str,
         step: Callable[[], float],
-        report: Callable[[Exception], None],
+        report: Activity,
         *,
         end: Callable[[], object] | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class Loop:
             try:
                 wait = self._step()
                 pause = BACKOFF
+                self._report.succeeded()
             except Exception as error:  # noqa: BLE001
                 if not (self._stopping and isinstance(error, StorageError)):
                     self._report(error)

@@ -16,9 +16,9 @@ from pgjq.worker.loops import Loop
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
 
     from pgjq.storage.base import Definitions, Operations, Storage
+    from pgjq.worker.fault_log import Activity
 
 ROLE = "maintenance"
 INTERVAL = 10.0
@@ -30,9 +30,7 @@ SHARE = 20  # A full pass takes one part in so many of the time.
 class Maintenance:
     """Keeps a storage in order, on a thread and a connection of its own."""
 
-    def __init__(
-        self, storage: Storage, worker: str, logger: logging.Logger, *, report: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, storage: Storage, worker: str, logger: logging.Logger, *, report: Activity) -> None:
         self._promises = storage.promises
         self._ops: Operations = storage.reserved()
         self._worker = worker

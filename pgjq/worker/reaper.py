@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
     from pgjq.storage.base import Operations, Reaped
+    from pgjq.worker.fault_log import Activity
 
 BATCH = 1000
 
@@ -72,7 +73,7 @@ class WorkerReaper:
         *,
         reaping: Callable[[], None],
         reaped: Callable[[list[Reaped]], None],
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         self._ops = ops
         self._policy = policy

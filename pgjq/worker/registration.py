@@ -21,9 +21,10 @@ from pgjq.storage.workers import Registration
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pgjq.storage.base import Operations
+    from pgjq.worker.fault_log import Activity
 
 # How often a worker is seen whose policy has no heartbeats, and how often at the most.
 WITHOUT_HEARTBEAT: Final = 20.0
@@ -41,7 +42,7 @@ class WorkerRegistration:
         *,
         heartbeat: float | None,
         logger: logging.Logger,
-        report: Callable[[Exception], None],
+        report: Activity,
     ) -> None:
         interval = WITHOUT_HEARTBEAT if heartbeat is None else max(AT_LEAST, heartbeat)
         self._registration = Registration(uuid4().hex, worker, tuple(queues), interval)
@@ -59,6 +60,7 @@ class WorkerRegistration:
         except PgjqError as error:
             self._report(error)
         else:
+            self._report.succeeded()
             self._due = now + self._registration.heartbeat
 
     async def remove(self, ops: Operations) -> None:

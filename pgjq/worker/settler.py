@@ -1,33 +1,42 @@
 """Outcomes on their way to the storage, in batches.
 
 Outcomes come from the loop and from threads. A flush takes all that are there; while it is on its way the next ones
-gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company. A storage that
-is away keeps its batch here, to be offered again: an outcome leaves only when the storage has taken or refused it.
+gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company.
+
+What each failure does
+* The storage is unavailable: the batch is offered again, after pauses that grow.
+* Any other error (schema, privileges, an unexpected one): the outcomes of the batch are offered one by one, and those
+  that fail again are offered again later, beside the next batches. An outcome leaves only when the storage has taken it
+  or has refused it because the lease is lost.
+* A settlement that may have been made although the storage was unavailable (its answer was lost) is made again. If the
+  storage then refuses it, the settler finds out whether the first one was made before it says that the lease is lost.
+* A ValidationError is about the outcome's value, which no later try can store: the job fails instead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
-from pgjq.errors import StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
-from pgjq.outcome import Failed
+from pgjq.outcome import Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Operations
+    from pgjq.worker.fault_log import Activity
     from pgjq.worker.run import Run
 
 LINGER = 0.002
 BATCH = 500
-TRIES = 3
-
 
 Answered = list[tuple["Run", "Outcome", Settled]]
 
@@ -40,7 +49,7 @@ class Settler:
         ops: Operations,
         *,
         settled: Callable[[Answered], None],
-        report: Callable[[Exception], None],
+        report: Activity,
         hurried: Callable[[], bool],
     ) -> None:
         self._ops = ops
@@ -48,10 +57,16 @@ class Settler:
         self._report = report
         self._hurried = hurried
         self._waiting: deque[tuple[Run, Outcome]] = deque()
+        self._unanswered: set[Run] = set()  # Runs with a settlement that may have been made, but was not answered.
+        self._apart: deque[tuple[Run, Outcome]] = deque()  # Outcomes that failed alone, each offered again by itself.
         self._loop = asyncio.get_running_loop()
         self._kicked = False
         self._work = asyncio.Event()
-        self._task = self._loop.create_task(self._run(), name="pgjq settler")
+        self._has_apart = asyncio.Event()
+        self._tasks = [
+            self._loop.create_task(self._run(), name="pgjq settler"),
+            self._loop.create_task(self._offer_apart_again(), name="pgjq settler of single outcomes"),
+        ]
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Hand an outcome in, on the loop."""
@@ -66,13 +81,17 @@ class Settler:
         self._kicked = True
         return call_on_loop(self._loop, self._kick)
 
+    def doubt(self, runs: Iterable[Run]) -> None:
+        """Note that a settlement of these runs may have been made already, from any thread."""
+        self._unanswered.update(runs)
+
     def _kick(self) -> None:
         self._kicked = False
         self._work.set()
 
     async def stop(self) -> None:
         """End; what has not been taken by now stays with its lease."""
-        await cancel(self._task, CUT_SECONDS)
+        await asyncio.gather(*(cancel(task, CUT_SECONDS) for task in self._tasks))
 
     async def _run(self) -> None:
         while True:
@@ -88,45 +107,82 @@ class Settler:
 
     async def _offer(self, batch: list[tuple[Run, Outcome]]) -> None:
         pause = BACKOFF
-        settlements = [Settlement(run.claimed.lease, outcome) for run, outcome in batch]
         while True:
             try:
-                answers = await self._ops.settle(settlements)
-                break
+                return self._answer(await self._settle(batch))
             except StorageUnavailableError as error:
                 self._report(error)
+                self.doubt(run for run, _ in batch)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_BACKOFF)
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
                 self._report(error)
                 return await self._offer_apart(batch)
-        return self._answer([(*ended, answer) for ended, answer in zip(batch, answers, strict=True)])
+
+    async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
+        sent = time.monotonic()
+        answers = await self._ops.settle([Settlement(run.claimed.lease, outcome) for run, outcome in batch])
+        answered = [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
+        if self._unanswered:
+            answered = await self._find_out(answered, sent)
+        self._report.succeeded()
+        return answered
+
+    async def _find_out(self, answered: Answered, sent: float) -> Answered:
+        """Replace refusals of settlements that an earlier try, whose answer was lost, had made."""
+        refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
+        made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
+        for n, settled in zip(refused, made, strict=True):
+            run, outcome, _ = answered[n]
+            answered[n] = run, outcome, settled if settled.state else _deduce(run, outcome, settled, sent)
+        self._unanswered.difference_update([run for run, _, _ in answered])
+        return answered
 
     async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
         """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
         for run, outcome in batch:
-            await self._insist(run, outcome)
-
-    async def _insist(self, run: Run, outcome: Outcome) -> None:
-        """Offer an outcome until it is taken or refused. One that cannot be stored after all fails its job instead."""
-        pause, tries = BACKOFF, 0
-        while True:
             try:
-                (answer,) = await self._ops.settle([Settlement(run.claimed.lease, outcome)])
-            except StorageUnavailableError as error:
-                self._report(error)
+                answered = await self._settle([(run, outcome)])
             except Exception as error:  # noqa: BLE001
                 self._report(error)
-                tries += 1
-                if tries == TRIES:
-                    outcome = Failed(JobError(type(error).__name__, "its outcome could not be stored; see the log"))
+                if isinstance(error, StorageUnavailableError):
+                    self.doubt([run])
+                self._apart.append((run, _instead(outcome, error)))
+                self._has_apart.set()
             else:
-                return self._answer([(run, outcome, answer)])
+                self._answer(answered)
+
+    async def _offer_apart_again(self) -> None:
+        pause = BACKOFF
+        while True:
+            await self._has_apart.wait()
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_BACKOFF)
+            batch = [self._apart.popleft() for _ in range(len(self._apart))]
+            self._has_apart.clear()
+            await self._offer_apart(batch)
+            pause = min(pause * 2, LONGEST_BACKOFF) if self._apart else BACKOFF
 
     def _answer(self, answered: Answered) -> None:
         try:
             self._settled(answered)
         except Exception as error:  # noqa: BLE001
             self._report(error)
+
+
+def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settled:
+    """Answer for a run that gave its job back, where the job has been claimed again or is gone.
+
+    Nobody but this worker can have ended a run whose lease had not lapsed when the second settlement was sent.
+    """
+    over = min(moment for moment in (run.trusted_until, run.expires, inf) if moment is not None)
+    if over <= sent or not isinstance(outcome, Failing | Released | Snoozed):
+        return settled
+    failing = isinstance(outcome, Failing) or run.claimed.attempts > 1
+    return settled._replace(state="failing" if failing else "queued")
+
+
+def _instead(outcome: Outcome, error: Exception) -> Outcome:
+    """Return the outcome to offer after an error: a failure if the error is about the outcome's value."""
+    if not isinstance(error, ValidationError):
+        return outcome
+    return Failed(JobError(type(error).__name__, f"its outcome could not be stored: {error}"), error)

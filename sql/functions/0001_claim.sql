@@ -43,7 +43,7 @@ $$;
 -- within a partition only, so the update names the queue as well.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
-    max_stalled integer, requeue_exhausted boolean, chosen tid[] default null
+    max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, chosen tid[] default null
 ) returns table (
     queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
     max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
@@ -84,7 +84,7 @@ begin
                     return query
                     select c.* from pgjq.claim(
                         array[wanted], claim.worker, room, claim.lease, claim.expire, claim.max_stalled,
-                        claim.requeue_exhausted, pgjq.choose(wanted_id, room)
+                        claim.requeue_exhausted, claim.claim_id, pgjq.choose(wanted_id, room)
                     ) as c;
                     get diagnostics taken = row_count;
                     room := room - taken;
@@ -102,7 +102,7 @@ begin
             update pgjq.job as j
             set
                 state = 1, ready = false, lease = j.lease + 1, attempts = j.attempts + 1, worker_id = claim.worker,
-                started_at = clock, max_stalled = claim.max_stalled, requeue_exhausted = claim.requeue_exhausted,
+                started_at = clock, claim_id = claim.claim_id, max_stalled = claim.max_stalled, requeue_exhausted = claim.requeue_exhausted,
                 lease_seconds = case when b.options is null then claim.lease
                     else coalesce((b.options ->> 'heartbeat_seconds')::double precision, claim.lease) end,
                 expire_at = case when b.options is null then expiry
@@ -148,4 +148,33 @@ begin
         exit when room <= 0;
     end loop;
 end
+$$;
+
+-- Find the jobs that a claim took and that are still held by it, for a worker that did not get the claim's answer.
+--
+-- Every claim names itself by a random number, so this finds no job of another claim, also if that has the same worker
+-- name. A job that was reaped meanwhile, or claimed again, is not found: its lease is another claim's.
+--
+-- Index: job_lease, all of it: as many rows as jobs are running. It is asked only after an answer was lost.
+create function pgjq.find_claimed(claim_id bigint) returns table (
+    queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
+    max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
+    checkpoint bytea, options jsonb
+)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+    select
+        q.name, j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
+        j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options
+    from pgjq.job as j
+    inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
+    inner join pgjq.queue as q on q.id = j.queue_id
+    left join pgjq.progress as p on p.seq = j.seq and p.queue_id = j.queue_id
+    where j.state = 1 and j.claim_id = find_claimed.claim_id
 $$;

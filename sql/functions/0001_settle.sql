@@ -222,6 +222,33 @@ begin
 end
 $$;
 
+-- Tell how runs ended: the state that each left its job in, and whether the job has the error given with it. No row for
+-- a run that goes on, or whose job has been claimed again or is gone.
+--
+-- Errors are compared here, so that the caller learns nothing of an error that it does not know.
+-- Index: the primary keys, once for each row given.
+create function pgjq.find_settled(queue_ids integer[], seqs bigint[], leases integer[], errors text[]) returns table (
+    seq bigint, lease integer, state smallint, same_error boolean
+)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+    select d.seq, d.lease, d.state, coalesce(d.error = g.error, false)
+    from unnest(queue_ids, seqs, leases, errors) as g (queue_id, seq, lease, error)
+    inner join pgjq.done as d on d.seq = g.seq and d.queue_id = g.queue_id and d.lease = g.lease
+    union all
+    select j.seq, j.lease, j.state, coalesce(p.error = g.error, false)
+    from unnest(queue_ids, seqs, leases, errors) as g (queue_id, seq, lease, error)
+    inner join pgjq.job as j
+        on j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 <> 1
+    left join pgjq.progress as p on p.seq = j.seq and p.queue_id = j.queue_id
+$$;
+
 -- Save a checkpoint for a job's next run, if the lease still holds; return the job's number then.
 --
 -- The job's row is locked first, so that a reaper and a new owner cannot come between the check and the write.

@@ -14,5 +14,5 @@ select
 from
     pgjq.claim(
         :queues::text::text[], :worker::integer, :limit::integer, :lease::double precision, :expire::double precision,
-        :max_stalled::integer, :requeue_exhausted::boolean
+        :max_stalled::integer, :requeue_exhausted::boolean, :claim_id::bigint
     ) as c

@@ -52,7 +52,9 @@ to pgjq_producer, pgjq_worker, pgjq_admin;
 
 -- Workers and reapers: take jobs, end them, take back what others left, and keep the house in order.
 alter function pgjq.claim security definer;
+alter function pgjq.find_claimed security definer;
 alter function pgjq.settle security definer;
+alter function pgjq.find_settled security definer;
 alter function pgjq.save_checkpoint security definer;
 alter function pgjq.reap security definer;
 alter function pgjq.prune_ended security definer;
@@ -61,8 +63,9 @@ alter function pgjq.prune_workers security definer;
 alter function pgjq.observe security definer;
 alter function pgjq.pass_on security definer;
 grant execute on function
-pgjq.claim, pgjq.settle, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers,
-pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended,
+pgjq.prune_waiting, pgjq.prune_workers, pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched,
+pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
 grant select (id, name, last_seen, prune_at), insert (name), update (last_seen, prune_at) on pgjq.worker to pgjq_worker;
@@ -76,7 +79,6 @@ select (
 ),
 update (locked_until)
 on pgjq.job to pgjq_worker;
-grant select (seq, queue_id, state, lease) on pgjq.done to pgjq_worker;
 grant select (ends_at), delete on pgjq.slot to pgjq_worker;
 
 -- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.

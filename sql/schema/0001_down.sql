@@ -51,13 +51,15 @@ drop function if exists pgjq.remove_leftover(integer, bigint);
 drop function if exists pgjq.queue_id(text);
 drop function if exists pgjq.enter(text);
 drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
+drop function if exists pgjq.find_settled(integer[], bigint[], integer[], text[]);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
 );
 drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[], boolean);
 drop function if exists pgjq.claim(
-    text[], integer, integer, double precision, double precision, integer, boolean, tid[]
+    text[], integer, integer, double precision, double precision, integer, boolean, bigint, tid[]
 );
+drop function if exists pgjq.find_claimed(bigint);
 drop function if exists pgjq.choose(integer, integer);
 drop function if exists pgjq.wake_forgotten();
 drop function if exists pgjq.pass_on(integer, bigint);

@@ -78,6 +78,7 @@ create table pgjq.job (
     locked_until timestamptz,                   -- the earlier of lease and expiry; null: neither
     expire_at timestamptz,                      -- when this attempt has taken too long
     started_at timestamptz,
+    claim_id bigint,                            -- of the claim that took it, by which a lost answer is found
     result_ttl double precision not null,
     queue_id integer not null,
     lease integer not null default 0,           -- raised by every claim; the fence

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ from pgjq import (
 from pgjq.blocking import drive
 from pgjq.storage.file import disk, replica
 from pgjq.storage.file.lines import seal, unseal
+from pgjq.storage.model import runs
 from pgjq.storage.workers import Registration
+from tests.worker.conftest import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -507,3 +510,56 @@ def test_what_it_does_not_promise_is_refused(storage: FileStorage) -> None:
 def test_what_is_no_path_is_refused(directory: Any) -> None:
     with pytest.raises(ValidationError, match="directory must"):
         FileStorage(directory)
+
+
+def test_a_settlement_that_failed_to_sync_is_found_to_have_been_made(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker gets an error although the journal has the line: it publishes the ending, once."""
+    queue = Queue("q", storage=FileStorage(directory), lease_policy=LeasePolicy(lease=60, heartbeat=20))
+    sync, failures = disk.sync_data, iter([OSError(5, "Input/output error")])
+
+    def fail_once(descriptor: int) -> None:
+        for error in failures:
+            raise error
+        sync(descriptor)
+
+    @queue.execute
+    def work(_: Any) -> str:
+        monkeypatch.setattr(disk, "sync_data", fail_once)
+        return "done"
+
+    ended, errors = Heard(queue, "completed", "failing", "failed"), Heard(queue, "error")
+    queue.enqueue("a", None)
+    with queue:
+        assert [(event.name, event.result) for event in ended.wait()] == [("completed", "done")]
+        errors.wait()
+    queue.storage.close()
+    assert len(ended.events) == 1
+    assert "outcome refused: the lease is lost" not in caplog.messages
+
+
+def test_a_claim_that_failed_to_sync_is_taken_over(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker gets an error although the journal has the line: the job runs nevertheless, in its only attempt."""
+    storage = FileStorage(directory)
+    queue = Queue("q", storage=storage, lease_policy=LeasePolicy(lease=60, heartbeat=20, reap_interval=20))
+    claim, sync, claiming = runs.claim, disk.sync_data, threading.local()
+
+    def claim_and_fail(*args: Any, **options: Any) -> Any:
+        claiming.found = claim(*args, **options)
+        return claiming.found
+
+    def fail_once(descriptor: int) -> None:
+        if getattr(claiming, "found", None) and not errors.events:
+            raise OSError(5, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(runs, "claim", claim_and_fail)
+    monkeypatch.setattr(disk, "sync_data", fail_once)
+    queue.execute(lambda job: job.attempts)
+    ended, errors = Heard(queue, "completed", "failing", "failed", "stalled"), Heard(queue, "error")
+    queue.enqueue("a", None, max_attempts=1)
+    with queue:
+        assert [(event.name, event.result) for event in ended.wait()] == [("completed", 1)]
+        errors.wait()
+    storage.close()

@@ -30,6 +30,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Failed
 from pgjq.storage.base import Settlement
 from pgjq.worker.maintenance import Maintenance
+from tests.worker.conftest import unexpected
 
 POLICY = LeasePolicy()
 
@@ -164,8 +165,8 @@ def test_a_leader_counts_prunes_and_warns(
 ) -> None:
     client.create_queue("q", warning_queue_size=2, retention_seconds=1)
     client.enqueue_many("q", [(f"{n}", n) for n in range(3)])
-    leader = Maintenance(postgres, "one", logging.getLogger("pgjq"), report=lambda error: pytest.fail(str(error)))
-    follower = Maintenance(postgres, "two", logging.getLogger("pgjq"), report=lambda error: pytest.fail(str(error)))
+    leader = Maintenance(postgres, "one", logging.getLogger("pgjq"), report=unexpected())
+    follower = Maintenance(postgres, "two", logging.getLogger("pgjq"), report=unexpected())
     with caplog.at_level(logging.WARNING):
         assert leader._step() > 0
         assert follower._step() > 0

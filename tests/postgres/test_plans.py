@@ -25,7 +25,15 @@ RUNNING = 500
 QUEUE = 8  # The number of the first queue of a database.
 LEASES = {"queue_ids": [QUEUE] * 200, "seqs": list(range(200)), "leases": [1] * 200}
 SETTLE = {"states": None, "results": None, "errors": None, "delays": None}
-CLAIM = {"queues": "{q}", "worker": 1, "lease": 30.0, "expire": 900.0, "max_stalled": None, "requeue_exhausted": False}
+CLAIM = {
+    "queues": "{q}",
+    "worker": 1,
+    "lease": 30.0,
+    "expire": 900.0,
+    "max_stalled": None,
+    "requeue_exhausted": False,
+    "claim_id": None,
+}
 HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "heartbeat": (LEASES, {"j": "job_default_pkey"}),
     "next_deadline": ({}, {"j": "job_default_locked_until_idx"}),
@@ -158,6 +166,35 @@ def test_managing_a_job_reads_that_job(
         done = connection.execute(QUERIES.psycopg(name), {"queue": "q", "ids": "{9001}", "id": "9001"}).fetchall()
         assert fetched(connection) - before <= 10
     assert len(done) == 1
+
+
+@pytest.mark.parametrize("session", ["that saw the queue empty", "that is new"])
+def test_finding_a_lost_claim_reads_what_runs(
+    full: psycopg.Connection[Any], early: psycopg.Connection[Any], session: str
+) -> None:
+    connection = early if session == "that saw the queue empty" else full
+    with connection.transaction(force_rollback=True):
+        taken = connection.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 10, "claim_id": 7}).fetchall()
+        before = fetched(connection)
+        found = connection.execute(QUERIES.psycopg("find_claimed"), {"claim_id": 7}).fetchall()
+        # Every job that runs, and the payloads of those that are found; but none that waits.
+        assert fetched(connection) - before <= RUNNING + 4 * len(taken)
+    assert sorted(row[2] for row in found) == sorted(row[2] for row in taken)
+
+
+@pytest.mark.parametrize("session", ["that saw the queue empty", "that is new"])
+def test_finding_lost_settlements_reads_their_jobs(
+    full: psycopg.Connection[Any], early: psycopg.Connection[Any], session: str
+) -> None:
+    connection = early if session == "that saw the queue empty" else full
+    with connection.transaction(force_rollback=True):
+        taken = connection.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 100}).fetchall()
+        params = settling(taken) | {"errors": None}
+        connection.execute(QUERIES.psycopg("settle"), params)
+        before = fetched(connection)
+        found = connection.execute(QUERIES.psycopg("find_settled"), params).fetchall()
+        assert fetched(connection) - before <= 4 * len(taken)
+    assert len(found) == len(taken)
 
 
 def test_pruning_reads_what_it_removes(full: psycopg.Connection[Any]) -> None:

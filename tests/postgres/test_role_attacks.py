@@ -72,6 +72,8 @@ CALLS = {
     "standing": "'mail', '{one,two}', '{1,2,3,4,5,6}'",
     "want_answer": "'mail', 'one'",
     "claim": "'{mail,strict}', 1, 3, 0.001, 0.001, 0, false",
+    "find_claimed": "1",
+    "find_settled": "'{8}', '{2}', '{1}', '{e}'",
     "save_checkpoint": "8, 2, 1, '1'",
     "settle": "'{8}', '{2}', '{1}', '{4}', null, '{e}', null",
     "reap": "10, 0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from pgjq import Client, FileStorage, LeasePolicy, MemoryStorage, NewJob
 from pgjq.blocking import drive
+from pgjq.worker.fault_log import FaultLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pgjq.storage.base import Storage
+    from pgjq.worker.fault_log import Activity
 
 SHORT = LeasePolicy(lease=0.1, heartbeat=None)
 
@@ -67,3 +70,8 @@ def until(holds: Callable[[], Any]) -> None:
     """Wait until something holds; the suite's time-out is the limit."""
     while not holds():
         time.sleep(0.005)
+
+
+def unexpected() -> Activity:
+    """An activity of which no error is expected."""
+    return FaultLog(logging.getLogger("pgjq"), "worker", lambda error, _: pytest.fail(str(error))).activity("testing")

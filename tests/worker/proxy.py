@@ -44,6 +44,7 @@ class Proxy(ThreadedServer):
     def __init__(self, upstream: str, trap: Trap | None = None) -> None:
         self.trap = trap
         self._refusing = False
+        self.refused = 0  # How many connections were refused.
         self._flowing = asyncio.Event()
         self._flowing.set()
         super().__init__(upstream)
@@ -65,6 +66,7 @@ class Proxy(ThreadedServer):
         self._run(self._restore)
 
     def accepts(self) -> bool:
+        self.refused += self._refusing
         return super().accepts() and not self._refusing
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,6 +77,10 @@ class Proxy(ThreadedServer):
                 await self._relay((reader, writer), server)
             finally:
                 self._discard(server[1])
+
+    def tapped(self, trap: Trap, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        """Pass messages both ways, and read them."""
+        return _Tapped(trap, *client, *server).ways()
 
     def _refuse(self) -> None:
         self._refusing = True
@@ -95,7 +101,7 @@ class Proxy(ThreadedServer):
         if self.trap is None:
             ways = [self._pump(client[0], server[1]), self._pump(server[0], client[1])]
         else:
-            ways = _Tapped(self.trap, *client, *server).ways()
+            ways = self.tapped(self.trap, client, server)
         both = [asyncio.ensure_future(way) for way in ways]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

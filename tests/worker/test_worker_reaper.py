@@ -11,7 +11,7 @@ import pgjq
 from pgjq import LeasePolicy, NewJob, Queue
 from pgjq.blocking import drive
 from pgjq.worker import reaper
-from tests.worker.conftest import Heard, abandon, until
+from tests.worker.conftest import Heard, abandon, unexpected, until
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -78,7 +78,7 @@ def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monke
         logging.getLogger("mine"),
         reaping=lambda: taken.append(-1),
         reaped=lambda found: taken.append(len(found)),
-        report=pytest.fail,
+        report=unexpected(),
     )
     assert [one._step() for _ in range(3)] == [0, 300, 300]
     assert taken == [-1, 2, -1, 1, -1, 0]

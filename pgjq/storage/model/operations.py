@@ -96,14 +96,25 @@ class ModelOperations(ModelDefinitions):
             raise UnsupportedError(message)
         return await self._do(partial(care.enqueue, queue=queue, submissions=jobs))
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
         """See `Operations`."""
-        verb = partial(runs.claim, queues=queues, worker=worker, limit=limit, policy=policy)
-        return await self._do(verb)
+        claimant = runs.Claimant(worker, claim_id, policy)
+        return await self._do(partial(runs.claim, queues=queues, claimant=claimant, limit=limit))
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """See `Operations`."""
+        del queues  # The jobs of a claim are of the queues that it named.
+        return await self._do(partial(runs.find_claimed, claim_id=claim_id))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
         return await self._do(partial(runs.settle, settlements=settlements))
+
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        return await self._do(partial(runs.find_settled, settlements=settlements))
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""

@@ -35,6 +35,7 @@ class Record:
     cancel_requested: bool = False
     superseded: bool = False  # Its id was used again: it is nobody's job any more, and waits to be pruned.
     worker: str | None = None
+    claim_id: int | None = None
     lease_seconds: float | None = None
     max_stalled: int | None = None
     reap_exhausted: ReapExhausted = "fail"

@@ -12,7 +12,7 @@ from pgjq.options import PLAIN
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.policy import given_back
 from pgjq.retry import retry_delay
-from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled
+from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled, made
 from pgjq.storage.model.letters import bury
 from pgjq.storage.model.record import earlier, later
 
@@ -36,7 +36,7 @@ IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
 
 # What is new of a job that was claimed, and of one that has ended.
 CLAIMED = (
-    *("state", "lease", "attempts", "worker", "started_at"),
+    *("state", "lease", "attempts", "worker", "claim_id", "started_at"),
     *("lease_seconds", "expire_at", "locked_until", "max_stalled", "reap_exhausted"),
 )
 ENDED = ("state", "finished_at", "result", "error", "locked_until", "expire_at")
@@ -48,7 +48,6 @@ class Terms(NamedTuple):
     """For how long a claim made now holds a job: as the job asks for, else as the worker's policy says."""
 
     lease_seconds: float | None
-    expire_seconds: float | None
     locked_until: datetime | None
     expire_at: datetime | None
 
@@ -58,11 +57,20 @@ class Terms(NamedTuple):
         lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
         expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
         expire_at = later(now, expire)
-        return cls(lease, expire, earlier(later(now, lease), expire_at), expire_at)
+        return cls(lease, earlier(later(now, lease), expire_at), expire_at)
 
 
-def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+class Claimant(NamedTuple):
+    """Who claims jobs, by which claim and on which policy."""
+
+    worker: str
+    claim_id: int | None
+    policy: LeasePolicy
+
+
+def claim(jobs: Jobs, queues: Sequence[str], claimant: Claimant, limit: int) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
+    policy = claimant.policy
     usual = Terms.of(PLAIN, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
@@ -70,15 +78,20 @@ def claim(jobs: Jobs, queues: Sequence[str], worker: str, limit: int, policy: Le
         while ready is not None and len(taken) < limit and (record := ready.pop()) is not None:
             options = record.settings.options
             terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)
-            taken.append(_claim(jobs, record, worker, policy, terms))
+            taken.append(_claim(jobs, record, claimant, terms))
     return taken
 
 
-def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy, terms: Terms) -> Claimed:
+def find_claimed(jobs: Jobs, claim_id: int) -> list[Claimed]:
+    """Find the jobs that a claim took and still holds."""
+    return [_claimed(record) for record in jobs.processing.values() if record.claim_id == claim_id]
+
+
+def _claim(jobs: Jobs, record: Record, claimant: Claimant, terms: Terms) -> Claimed:
     record.state = "processing"
     record.lease += 1
     record.attempts += 1
-    record.worker = worker
+    record.worker, record.claim_id, policy = claimant
     record.started_at = jobs.now
     record.lease_seconds = terms.lease_seconds
     record.expire_at = terms.expire_at
@@ -86,14 +99,19 @@ def _claim(jobs: Jobs, record: Record, worker: str, policy: LeasePolicy, terms: 
     record.max_stalled = policy.max_stalled
     record.reap_exhausted = policy.reap_exhausted
     jobs.moved(record, "processing", CLAIMED)
+    return _claimed(record)
+
+
+def _claimed(record: Record) -> Claimed:
+    started, expire_at = record.started_at, record.expire_at
     return Claimed(
         Lease(record.queue, record.id, record.lease, record.seq),
         record.payload,
         record.attempts,
         record.max_attempts,
         record.created_at,
-        terms.lease_seconds,
-        terms.expire_seconds,
+        record.lease_seconds,
+        None if started is None or expire_at is None else (expire_at - started).total_seconds(),
         record.checkpoint,
         record.settings.options,
     )
@@ -125,6 +143,18 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
         case _ as never:
             assert_never(never)
     return record.state
+
+
+def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
+    """Tell which settlements were made."""
+    return [_find_settled(jobs.records.get(settlement.lease.key), settlement) for settlement in settlements]
+
+
+def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
+    if record is None or record.lease != settlement.lease.number or record.state == "processing":
+        return made(settlement, None, False)
+    error = getattr(settlement.outcome, "error", None)
+    return made(settlement, record.state, error is not None and error == record.error)
 
 
 def end(

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from pgjq.errors import PgjqError, SchemaError, StorageError, StorageUnavailableError
+from pgjq.errors import PgjqError, SchemaError, StorageError, StorageUnavailableError, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,6 +26,9 @@ GONE = (
     errors.CannotConnectNow,
 )
 
+# A value that was sent cannot be stored: it is too large, or cannot be written in the database's encoding.
+ABOUT_VALUES = (psycopg.DataError, errors.ProgramLimitExceeded)
+
 # The statement did nothing and may simply be made again.
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
@@ -37,6 +40,17 @@ def translated() -> Generator[None]:
         yield
     except psycopg.Error as error:
         raise translate(error) from error
+
+
+@contextmanager
+def refused_values() -> Generator[None]:
+    """Turn a StorageError that is about the values of a statement into a ValidationError."""
+    try:
+        yield
+    except StorageError as error:
+        if isinstance(error.__cause__, ABOUT_VALUES):
+            raise ValidationError(str(error)) from error.__cause__
+        raise
 
 
 def translate(error: psycopg.Error) -> PgjqError:

@@ -14,12 +14,19 @@ from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from pgjq.errors import LeaseLostError, PolicyError, StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.errors import (
+    LeaseLostError,
+    PolicyError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedError,
+    ValidationError,
+)
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
 from pgjq.policy import POLICIES, SERIAL
-from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.base import Pulse, Settled, Settlement, made
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.postgres import literals, rows
 from pgjq.storage.postgres.adopt import adopt
@@ -27,7 +34,7 @@ from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.effects import PostgresEffects, lost, open_unit, transaction_name
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
-from pgjq.storage.postgres.failures import GONE, TRANSIENT
+from pgjq.storage.postgres.failures import GONE, TRANSIENT, refused_values
 from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
-    from pgjq.storage.base import Claimed, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
     from pgjq.storage.postgres.leader import Offices
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
@@ -59,6 +66,8 @@ LOOK_AGAIN = (0.05, 0.25)
 # it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, somebody may be waiting
 # for each of them, and nobody is hurt by waking it.
 NAP = 0.01
+# The server closes the connection of a client that sends it a parameter of 1 GiB. Bytes are written in hex.
+LARGEST_PARAMETER = 1_000_000_000
 
 
 class PostgresOperations(PostgresDefinitions):
@@ -84,7 +93,9 @@ class PostgresOperations(PostgresDefinitions):
         await self._pool.check()
         return await enqueue(session, queue, jobs, made_ids=made_ids)
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
         """See `Operations`."""
         number = await self._number_of(worker)
         params = {
@@ -95,11 +106,16 @@ class PostgresOperations(PostgresDefinitions):
             "expire": policy.expire,
             "max_stalled": policy.max_stalled,
             "requeue_exhausted": policy.reap_exhausted == "requeue",
+            "claim_id": claim_id,
         }
         taken = rows.claimed(await self._fetch("claim", params), queues)
         if taken:
             self._is_busy = len(taken) > 1
         return taken
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """See `Operations`."""
+        return rows.claimed(await self._fetch("find_claimed", {"claim_id": claim_id}), queues)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
@@ -107,11 +123,23 @@ class PostgresOperations(PostgresDefinitions):
             return []
         ordered = sorted(settlements, key=lambda s: s.lease.key)
         params = _lease_params([s.lease for s in ordered]) | _outcome_params([s.outcome for s in ordered])
-        ((seqs, leases, states),) = await self._fetch("settle", params)
+        _check_size(params["results"])
+        with refused_values():
+            ((seqs, leases, states),) = await self._fetch("settle", params)
         if seqs is None:
             return [Settled(s.lease, _ENDED[type(s.outcome)]) for s in settlements]
         found = {(seq, lease): rows.state_name(state) for seq, lease, state in zip(seqs, leases, states, strict=True)}
         return [Settled(s.lease, found.get(_fence(s.lease))) for s in settlements]
+
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        params = _lease_params([s.lease for s in settlements])
+        params["errors"] = literals.texts(_outcome_row(s.outcome)[2] for s in settlements)
+        found = {
+            (seq, lease): (rows.state_name(state), same_error)
+            for seq, lease, state, same_error in await self._fetch("find_settled", params)
+        }
+        return [made(s, *found.get(_fence(s.lease), (None, False))) for s in settlements]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
@@ -167,13 +195,12 @@ class PostgresOperations(PostgresDefinitions):
     async def _was_completed(self, lease: Lease) -> bool:
         """Find out whether a lost COMMIT happened; there is no deciding anything before that is known."""
         queue_id, seq = lease.key
-        params = {"queue_id": queue_id, "seq": seq, "lease": lease.number}
         pause = 0.05
         while True:
             try:
                 # The first look waits for the lock of a transaction that is still on its way.
-                await self._fetch("await_job", params)
-                return bool(await self._fetch("was_completed", params))
+                await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
+                return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
                 await self._aside(lambda pause=pause: time.sleep(pause))
                 pause = min(pause * 2, 5.0)
@@ -418,6 +445,12 @@ def _lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
         "seqs": literals.numbers(lease.key[1] for lease in leases),
         "leases": literals.numbers(lease.number for lease in leases),
     }
+
+
+def _check_size(results: str) -> None:
+    if len(results) > LARGEST_PARAMETER:
+        size = len(results) // 2
+        raise ValidationError(f"results of {size} bytes are too large to store (limit: {LARGEST_PARAMETER // 2} bytes)")
 
 
 def _fence(lease: Lease) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from pgjq.deadline import current_deadline
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.failures import MIGRATE, translated
+from pgjq.storage.postgres.pool_log import mark, mark_async, pool_name
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 from pgjq.storage.postgres.watchdog import Watchdog
 
@@ -224,14 +225,17 @@ class BlockingPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
-                    configure=None if self._pools.is_pooled else self._configure,
+                    name=pool_name(),
+                    configure=self._configure,
                     open=True,
                 )
                 self._pools.watchdog.begin()
             return self._pool
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
+        mark(connection)
+        if not self._pools.is_pooled:
+            connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
         """Start anew in a forked child. The connections are the parent's, and must not even be closed here."""
@@ -327,7 +331,9 @@ class AsyncPool:
                     raise await asyncio.to_thread(self._pools.explain_timeout) from error
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        await connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
+        await mark_async(connection)
+        if not self._pools.is_pooled:
+            await connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
         loop = asyncio.get_running_loop()
@@ -344,7 +350,8 @@ class AsyncPool:
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
-                    configure=None if self._pools.is_pooled else self._configure,
+                    name=pool_name(),
+                    configure=self._configure,
                     open=False,
                 )
                 self._by_loop[loop] = pool

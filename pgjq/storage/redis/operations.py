@@ -13,11 +13,11 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
-from pgjq.errors import StorageError, UnsupportedError
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.storage.base import Pulse, Settled
+from pgjq.storage.base import Pulse, Settled, made
 from pgjq.storage.mailbox import Mailbox, MailSubscription
 from pgjq.storage.redis import enqueue, rows
 from pgjq.storage.redis.expectation import RedisExpectation
@@ -44,6 +44,8 @@ R = TypeVar("R")
 
 LOOKS: Final = 1000
 LONGEST_MS: Final = 10**14
+# What servers accept by default (proto-max-bulk-len); they close the connection of a client that sends more.
+LARGEST_BLOB: Final = 512 << 20
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
 
 
@@ -74,22 +76,30 @@ class RedisOperations:
             await self._list(queue)
         return reply
 
-    async def claim(self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
+    ) -> list[Claimed]:
         """See `Operations`."""
         taken: list[Claimed] = []
         for queue in queues:
             if len(taken) == limit:
                 break
-            request = _claim_request(worker, limit - len(taken), policy)
+            request = _claim_request(worker, limit - len(taken), policy, claim_id)
             try:
-                found, *blobs = await self._run("claim", queue, rows.write(request))
-            except StorageError:
-                if not taken:
+                taken += rows.claimed(queue, *await self._run("claim", queue, rows.write(request)))
+            except StorageError as error:
+                # A claim that can be found is lost as a whole; else what was taken so far is the answer.
+                if not taken or (claim_id is not None and isinstance(error, StorageUnavailableError)):
                     raise
-                break  # What was claimed is in our hands already; the next claim will meet the error again.
-            # Payloads come first, one for each job; then checkpoints, of those that have one.
-            taken += [rows.claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
+                break  # The next claim will meet the error again.
         return taken
+
+    async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
+        """See `Operations`."""
+        found: list[Claimed] = []
+        for queue in queues:
+            found += rows.claimed(queue, *await self._run("find_claimed", queue, rows.write(str(claim_id))))
+        return found
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
@@ -101,6 +111,15 @@ class RedisOperations:
             found = json.loads(await self._run("settle", queue, rows.write(request), *results))
             states |= zip(indexes, found, strict=True)
         return [Settled(s.lease, states[n] or None) for n, s in enumerate(settlements)]
+
+    async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See `Operations`."""
+        found: dict[int, tuple[Any, bool]] = {}
+        for queue, indexes in _by_queue(settlement.lease for settlement in settlements).items():
+            request = [_settlement_error(settlements[n]) for n in indexes]
+            found |= zip(indexes, json.loads(await self._run("find_settled", queue, rows.write(request))), strict=True)
+        unknown = None, False
+        return [made(s, *(found[n] or unknown)) for n, s in enumerate(settlements)]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
@@ -383,9 +402,10 @@ def _fence(lease: Lease) -> tuple[str, int, str]:
     return seq, lease.number, token
 
 
-def _claim_request(worker: str, limit: int, policy: LeasePolicy) -> dict[str, Any]:
+def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int | None) -> dict[str, Any]:
     return {
         "worker": worker,
+        "claim_id": None if claim_id is None else str(claim_id),
         "limit": limit,
         "lease": rows.some_micros(policy.lease),
         "expire": rows.some_micros(policy.expire),
@@ -413,6 +433,18 @@ def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
             assert_never(outcome)
 
 
+def _settlement_error(settlement: Settlement) -> tuple[Any, ...]:
+    """Write a settlement as find_settled.lua wants it: the fence, and the error, if there is one."""
+    outcome = settlement.outcome
+    error = rows.write_error(outcome.error) if isinstance(outcome, Failing | Failed) else None
+    return *_fence(settlement.lease), error
+
+
 def _result(outcome: Outcome) -> bytes:
     """Write a result so that it cannot be mistaken for none."""
-    return b"r" + outcome.result if isinstance(outcome, Completed) and outcome.result is not None else b""
+    if not isinstance(outcome, Completed) or outcome.result is None:
+        return b""
+    if len(outcome.result) >= LARGEST_BLOB:
+        size = len(outcome.result)
+        raise ValidationError(f"a result of {size} bytes is too large to store (limit: {LARGEST_BLOB - 1} bytes)")
+    return b"r" + outcome.result

@@ -48,8 +48,13 @@ def some_micros(seconds: float | None) -> int | None:
     return None if seconds is None else micros(seconds)
 
 
-def claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
-    """Read a job of claim.lua. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
+def claimed(queue: str, found: bytes, *blobs: bytes) -> list[Claimed]:
+    """Read the jobs of claim.lua. Payloads come first, one for each job; then checkpoints, of those that have one."""
+    return [_claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
+
+
+def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
+    """Read one job. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
     seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at = row
     return Claimed(
         Lease(queue, job_id, number, (seq, token)),

@@ -18,16 +18,14 @@ local function earlier(one, other)
     return one and other and math.min(one, other) or one or other
 end
 
-local seqs, rows = {}, {}
+local seqs = {}
 for n, word in ipairs(redis.call('ZPOPMIN', READY, request.limit)) do
     if n % 2 == 1 then
         seqs[#seqs + 1] = word
     end
 end
 load(seqs)
-local reply = send('HMGET', PAYLOADS, seqs)
-local checkpoints = redis.call('HLEN', CHECKPOINTS) > 0 and send('HMGET', CHECKPOINTS, seqs) or {}
-for n, seq in ipairs(seqs) do
+for _, seq in ipairs(seqs) do
     local job = jobs[seq]
     local options = options_of(job)
     local lease_for = options.heartbeat_seconds and micros(options.heartbeat_seconds) or some(request.lease)
@@ -39,18 +37,10 @@ for n, seq in ipairs(seqs) do
     job[STATE], job[WORKER], job[STARTED], job[TOKEN] = 'processing', request.worker, NOW, REAL
     job[LEASE], job[ATTEMPTS] = job[LEASE] + 1, job[ATTEMPTS] + 1
     job[LEASE_FOR], job[EXPIRE_AT] = lease_for, expire_for and NOW + expire_for
-    job[MAX_STALLED], job[REQUEUE] = some(request.max_stalled), request.requeue
+    job[MAX_STALLED], job[REQUEUE], job[CLAIM] = some(request.max_stalled), request.requeue, some(request.claim_id)
     add(PROCESSING, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf', seq)
     changed[seq] = true
     tell('processing', job)
-    rows[#rows + 1] = {
-        seq, job[ID], job[LEASE], text(REAL), job[ATTEMPTS], job[MAX_ATTEMPTS], text(job[CREATED]), text(lease_for),
-        text(expire_for), job[OPTIONS], checkpoints[n] and #reply or false
-    }
-    if checkpoints[n] then
-        reply[#reply + 1] = checkpoints[n]
-    end
 end
 done()
-table.insert(reply, 1, cjson.encode(rows))
-return reply
+return claimed(seqs)

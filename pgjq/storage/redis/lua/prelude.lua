@@ -25,8 +25,8 @@ local NOW = ARGV[1] == '' and REAL or tonumber(ARGV[1])
 -- A job's record is an array; `false` stands for "none".
 local ID, STATE, PRIORITY, MAX_ATTEMPTS, RESULT_TTL, SINGLETON, OPTIONS, RETENTION, KEEP, CREATED, RUN_AT, ATTEMPTS,
     LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE, AWAITED,
-    STALLED_ON, SUPERSEDED =
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26
+    STALLED_ON, SUPERSEDED, CLAIM =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
 
 local function some(value)
     if value == cjson.null or value == nil then
@@ -300,6 +300,25 @@ local function row_of(seq, job)
         ended and cjson.null or text(job[RUN_AT]), text(job[STARTED]), text(job[FINISHED]), text(locked_until),
         job[WORKER], job[LEASE], job[STALLED], job[SINGLETON], job[STALLED_ON] or {}
     }
+end
+
+-- Jobs that are claimed, as rows.py reads them: their rows, then a payload for each, then the checkpoints that there are.
+local function claimed(seqs)
+    local rows, reply = {}, send('HMGET', PAYLOADS, seqs)
+    local checkpoints = redis.call('HLEN', CHECKPOINTS) > 0 and send('HMGET', CHECKPOINTS, seqs) or {}
+    for n, seq in ipairs(seqs) do
+        local job = jobs[seq]
+        rows[n] = {
+            seq, job[ID], job[LEASE], text(job[TOKEN]), job[ATTEMPTS], job[MAX_ATTEMPTS], text(job[CREATED]),
+            text(job[LEASE_FOR]), text(job[EXPIRE_AT] and job[EXPIRE_AT] - job[STARTED]), job[OPTIONS],
+            checkpoints[n] and #reply or false
+        }
+        if checkpoints[n] then
+            reply[#reply + 1] = checkpoints[n]
+        end
+    end
+    table.insert(reply, 1, cjson.encode(rows))
+    return reply
 end
 
 -- The jobs to take back, up to `limit`, the most overdue first. An attempt that has expired is among them however alive

@@ -1,0 +1,9 @@
+-- Find claimed: the jobs that a claim took and still holds, for a worker that did not get the claim's answer.
+local mine, seqs = {}, redis.call('ZRANGE', PROCESSING, 0, -1)
+load(seqs)
+for _, seq in ipairs(seqs) do
+    if jobs[seq][CLAIM] == request then
+        mine[#mine + 1] = seq
+    end
+end
+return claimed(mine)

@@ -1,0 +1,14 @@
+-- Find settled: tell how runs ended, after a settle whose answer was lost. Answers for each run the state that it left its
+-- job in and whether the job has the error given; false where the run goes on, or its job was claimed again or is gone.
+local answers, seqs = {}, {}
+for n, run in ipairs(request) do
+    seqs[n] = run[1]
+end
+load(seqs)
+for n, run in ipairs(request) do
+    local seq, lease, token, error = unpack(run)
+    local job = read(seq)
+    local over = job and job[LEASE] == lease and job[TOKEN] == tonumber(token) and job[STATE] ~= 'processing'
+    answers[n] = over and {job[STATE], some(error) and redis.call('HGET', OUTCOMES, seq) == 'e' .. error or false}
+end
+return cjson.encode(answers)
