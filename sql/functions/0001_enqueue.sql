@@ -56,27 +56,43 @@ as $$
     end
 $$;
 
--- Whether a job with this id and these settings stops nobody who meets it. Claims, reapers and pruning read times out
--- of every job: one that cannot be reckoned with would fail them all. A century is for ever.
+-- Whether options of a job, or of a queue's definition, are within the bounds that `pgjq/options.py` has, too: a
+-- duration is 0, where that means something, or from a microsecond to a century. Compared as exact numbers, so that
+-- what passes can be read as double precision and as real: 1e-400 is more than 0 and neither of them.
+create function pgjq.are_valid_options(options jsonb) returns boolean
+language sql immutable
+return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
+    @.value.type() == "number" && @.value <= 3155760000 && (
+        @.key == "heartbeat_seconds" && @.value >= 10
+        || (@.key == "expire_in_seconds" || @.key == "retention_seconds") && @.value >= 1
+        || (@.key == "retry_delay" || @.key == "retry_delay_max" || @.key == "delete_after_seconds")
+            && (@.value == 0 || @.value >= 0.000001)
+    )
+    || @.key == "retry_backoff" && @.value.type() == "boolean"
+    || @.key == "dead_letter" && @.value.type() == "string"
+))';
+
+-- Whether a job's id and settings are within their bounds, which are those of `pgjq/options.py`. Claims, reapers and
+-- pruning compute with times of every job: one that they cannot compute with would fail them all.
 --
--- Python's callers have been asked already; others may call these functions, too. Not a constraint of the tables,
--- because each of those is made ready anew for every statement, and the single enqueue took half as long again.
+-- Not a constraint of the tables, because each of those is made ready anew for every statement, and the single enqueue
+-- took half as long again. `pgjq.set_aside` deals with rows that were written in another way.
 create function pgjq.is_sound(id text, settings jsonb) returns boolean
 language sql stable
 return length(id) between 1 and 512 and (
     settings is null or (
-        coalesce((settings ->> 'result_ttl')::double precision between 0 and 3.2e9, true)
-        and coalesce(isfinite((settings ->> 'run_at')::timestamptz), true)
-        and coalesce((settings ->> 'max_attempts')::integer > 0, true)
+        coalesce((settings ->> 'result_ttl')::double precision between 1e-6 and 3155760000, true)
+        and coalesce((settings ->> 'delay')::double precision between 0 and 3155760000, true)
+        and coalesce(
+            (settings ->> 'run_at')::timestamptz
+            between '0002-01-01 00:00:00+00' and '9998-12-31 23:59:59.999999+00', true
+        )
+        and coalesce((settings ->> 'priority')::integer between -32767 and 32767, true)
+        and coalesce((settings ->> 'max_attempts')::integer between 1 and 32767, true)
+        and coalesce((settings ->> 'singleton_seconds')::double precision between 1 and 3155760000, true)
         and coalesce(length(settings ->> 'singleton_key') between 1 and 512, true)
-        and coalesce(jsonb_typeof(settings -> 'options') in ('object', 'null'), true)
-        and not coalesce(
-            settings -> 'options' @? '$.keyvalue() ? (!(
-                @.key like_regex "^(retry_delay(_max)?|(expire_in|heartbeat|retention|delete_after)_seconds)$"
-                    && @.value.type() == "number" && @.value >= 0 && @.value <= 3200000000
-                || @.key == "retry_backoff" && @.value.type() == "boolean"
-                || @.key == "dead_letter" && @.value.type() == "string"
-            ))', false
+        and coalesce(
+            jsonb_typeof(settings -> 'options') = 'null' or pgjq.are_valid_options(settings -> 'options'), true
         )
     )
 );
@@ -590,11 +606,14 @@ begin
         raise exception 'pass run_at or delay, not both' using errcode = 'check_violation';
     end if;
     -- NaN is more than anything in PostgreSQL, so it fails the upper bounds, as infinity does.
-    if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 or max_attempts < 1 then
-        raise exception 'delay must be at least 0, result_ttl more than 0, both finite, max_attempts at least 1'
+    if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 then
+        raise exception 'delay must be at least 0, result_ttl more than 0, both finite' using errcode = 'check_violation';
+    end if;
+    if max_attempts not between 1 and 32767 or priority not between -32767 and 32767 then
+        raise exception 'max_attempts must be between 1 and 32767, priority between -32767 and 32767'
         using errcode = 'check_violation';
     end if;
-    if run_at < '0002-01-01' or run_at >= '9999-01-01' then
+    if run_at not between '0002-01-01 00:00:00+00' and '9998-12-31 23:59:59.999999+00' then
         raise exception 'run_at must be between the years 2 and 9998' using errcode = 'check_violation';
     end if;
     if singleton_seconds < 1 or singleton_seconds > 1.7e308 then
@@ -603,12 +622,12 @@ begin
     if dead_letter = queue then
         raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
     end if;
-    -- A century is for ever, as it is for Python's callers; more could overflow a point in time later.
+    -- A century is for ever, as it is for Python's callers, and a microsecond is the shortest time.
     if delay > 3155760000 then
         delay := 3155760000;
     end if;
-    if result_ttl > 3155760000 then
-        result_ttl := 3155760000;
+    if result_ttl is not null then
+        result_ttl := least(greatest(result_ttl, 1e-6), 3155760000);
     end if;
     if singleton_seconds > 3155760000 then
         singleton_seconds := 3155760000;

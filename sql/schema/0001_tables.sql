@@ -52,7 +52,8 @@ create table pgjq.registration (
     queues text[] not null,
     started_at timestamptz not null default pgjq.now(),
     last_seen timestamptz not null default pgjq.now(),
-    heartbeat double precision not null         -- within so many seconds it is seen again
+    -- Within so many seconds it is seen again. Workers insert this themselves, and pruning computes with all of them.
+    heartbeat double precision not null check (heartbeat between 0 and 3155760000)
 );
 
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.
