@@ -97,6 +97,18 @@ def has_roles(connection: Connection, schema: str) -> bool:
     return connection.execute(text(query), {"schema": schema}).first() is not None
 
 
+def find_open_database(conninfo: str) -> str | None:
+    """Return the name of the database, as SQL writes it, if every login of its server may connect to it."""
+    from sqlalchemy import text
+
+    query = """
+        select quote_ident(current_database())
+        where has_database_privilege('public', current_database(), 'connect')
+    """
+    with _engine(conninfo) as engine, engine.connect() as connection:
+        return connection.execute(text(query)).scalar()
+
+
 def create_schema() -> None:
     """Create the schema inside a revision. One that is there is enough: not every role may create one."""
     from alembic import context, op

@@ -4,18 +4,48 @@
 --
 -- The lock is shared by all who enqueue and exclusive to whoever deletes or redefines the queue; it costs a microsecond
 -- and no write. A snapshot that is older than the lock may show a queue that is gone: there the row itself is locked,
--- which fails as a serialisation does.
+-- which fails as a serialisation does. So it is where the lock is not to be had: any login can hold it.
 create function pgjq.enter(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if current_setting('transaction_isolation') = 'read committed' then
-        return pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
+    if pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) or pgjq.await_queue(queue) then
+        if current_setting('transaction_isolation') = 'read committed' then
+            return true;
+        end if;
     end if;
+    return pgjq.enter_row(queue);
+end
+$$;
+
+-- Wait for the lock of a queue for as long as creating or deleting one takes; say whether it was to be had.
+create function pgjq.await_queue(queue text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+begin
     perform pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
+    return true;
+exception when lock_not_available then
+    return false;
+end
+$$;
+
+-- Keep a queue as it is by the lock of its row, which needs rights on the table: deleting or redefining it waits for
+-- that, too. It costs a write.
+create function pgjq.enter_row(queue text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '10s'
+as $$
+begin
     perform from pgjq.queue as q where q.name = queue for key share;
     return true;
+exception when lock_not_available then
+    raise exception 'queue % has been locked for 10 s: a transaction that stays open deletes or redefines it', queue
+    using errcode = 'lock_not_available', hint = 'pg_locks shows who holds the lock of its row in the table queue';
 end
 $$;
 
@@ -105,6 +135,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set lock_timeout = '10s'  -- any login can hold the lock
 as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -114,8 +145,12 @@ begin
     begin
         perform pg_advisory_xact_lock(hashtext('pgjq.write'), in_queue);
         raise exception using errcode = 'PJ001';
-    exception when sqlstate 'PJ001' then
-        null; -- The lock is given back with the block, whatever ends it; nobody is to wait for the rest of a caller's work.
+    exception
+        when sqlstate 'PJ001' then
+            null; -- The lock is given back with the block, whatever ends it; nobody is to wait for a caller's other work.
+        when lock_not_available then
+            raise exception 'an id may be taken by a write of many jobs that has been open for 10 s'
+            using errcode = 'lock_not_available', hint = 'pg_locks shows who holds the advisory lock of pgjq.write';
     end;
     delete from pgjq.body as b
     where
@@ -455,18 +490,31 @@ begin
 end
 $$;
 
--- The same for whoever may enqueue: what only pgjq itself may say of a job is taken out of the settings, and a number
--- that nobody has drawn yet is refused, because whoever draws it later could not use it.
+-- The same for every producer: what only pgjq itself may say of a job is taken out of the settings, and numbers are
+-- drawn here, or are those that this very transaction has reserved. A number of the caller's choice could be somebody
+-- else's, whose jobs it would keep out, or come before all others. With `numbered`, those that were added are returned
+-- as well, with their numbers.
 create function pgjq.enqueue_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
-    seqs bigint[] default null
-) returns table (n bigint, status text, state smallint, result bytea)
+    seqs bigint[] default null, numbered boolean default false
+) returns table (n bigint, status text, state smallint, result bytea, seq bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
+declare
+    drawn bigint[] := seqs;
 begin
-    if (select max(s.seq) from unnest(seqs) as s (seq)) > (select last_value from pgjq.job_seq) then
-        raise exception 'seqs must be numbers that were reserved before' using errcode = 'check_violation';
+    if seqs is not null and not exists (
+        select from pgjq.reserved as r
+        where
+            r.xid = pg_current_xact_id_if_assigned()
+            and r.seqs @> (select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(enqueue_jobs.seqs) as s (seq))
+    ) then
+        raise exception 'seqs must be numbers that this transaction has reserved' using errcode = 'check_violation';
+    end if;
+    if numbered then
+        drawn := coalesce(drawn, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids))));
     end if;
     if (
         not pgjq.is_sound('common', common)
@@ -475,19 +523,29 @@ begin
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
     return query
-    select e.n, e.status, e.state, e.result
-    from pgjq.add_jobs(
-        queue, ids, payloads, common - '{source,checked}'::text[],
-        case when own is not null then
-            array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
-        end, seqs
-    ) as e;
+    with refused as materialized (
+        select e.n, e.status, e.state, e.result
+        from pgjq.add_jobs(
+            queue, ids, payloads, common - '{source,checked}'::text[],
+            case when own is not null then
+                array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
+            end, drawn
+        ) as e
+    )
+
+    select r.n, r.status, r.state, r.result, null::bigint from refused as r
+    union all
+    select g.n, 'queued', null, null, g.seq
+    from unnest(drawn) with ordinality as g (seq, n)
+    where numbered and g.n not in (select r.n from refused as r);
 end
 $$;
 
--- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue.
+-- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue. A caller that may
+-- copy the jobs in itself, and is going to (`copying`), needs no note of which numbers are its own.
 create function pgjq.reserve(
-    queue text, count integer, out queue_id integer, out at text, out options text, out seqs bigint[]
+    queue text, count integer, copying boolean default false,
+    out queue_id integer, out at text, out options text, out seqs bigint[]
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -498,6 +556,26 @@ begin
     at := pgjq.now()::text;
     options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
     seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
+    if count > 0 and (not copying or (queue_id & 7) > 0) then
+        insert into pgjq.reserved (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
+        perform pgjq.forget_reserved();
+    end if;
+end
+$$;
+
+-- Delete reservations of transactions that have ended, and wait for nobody.
+create function pgjq.forget_reserved() returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') = 'read committed' then
+        delete from pgjq.reserved as r where r.ctid = any(array(
+            select o.ctid from pgjq.reserved as o
+            where o.xid < pg_snapshot_xmin(pg_current_snapshot())
+            for update skip locked
+        ));
+    end if;
 end
 $$;
 
@@ -520,14 +598,14 @@ declare
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
     -- As `pgjq.enter` does, without the call.
-    entered constant boolean := pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
+    entered constant boolean := pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
     inherited jsonb;
     given bigint;
 begin
     if not pgjq.is_sound(job_id, settings) then
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
-    if current_setting('transaction_isolation') <> 'read committed' then
+    if not entered or current_setting('transaction_isolation') <> 'read committed' then
         perform pgjq.enter(queue);
     end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;

@@ -57,6 +57,8 @@ begin
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
+        -- For producers who could not have the lock above: see `pgjq.enter_row`.
+        perform from pgjq.queue as q where q.id = there.id for update;
         if (
             there.defined or exists (select from pgjq.body as b where b.queue_id = there.id)
             or exists (select from pgjq.queue as q where q.dead_letter = there.name)

@@ -44,8 +44,9 @@ drop function if exists pgjq.enqueue(
     boolean, text
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
-drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
-drop function if exists pgjq.reserve(text, integer);
+drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[], boolean);
+drop function if exists pgjq.reserve(text, integer, boolean);
+drop function if exists pgjq.forget_reserved();
 drop function if exists pgjq.add_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[]);
 drop function if exists pgjq.enqueue_limited(text, integer, bigint, text, bytea, jsonb);
 drop function if exists pgjq.find_wrong(integer, jsonb, jsonb[], text[]);
@@ -54,6 +55,8 @@ drop function if exists pgjq.free_id(integer, text, boolean);
 drop function if exists pgjq.remove_leftover(integer, bigint);
 drop function if exists pgjq.queue_id(text);
 drop function if exists pgjq.enter(text);
+drop function if exists pgjq.await_queue(text);
+drop function if exists pgjq.enter_row(text);
 drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.settle(
     integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
@@ -82,7 +85,7 @@ drop function if exists pgjq.wake(text);
 drop function if exists pgjq.retry_delay(jsonb, integer);
 drop function if exists pgjq.is_sound(text, jsonb);
 drop function if exists pgjq.are_valid_options(jsonb);
-drop table if exists pgjq.bulk_body, pgjq.bulk_write;
+drop table if exists pgjq.bulk_body, pgjq.bulk_write, pgjq.reserved;
 drop table if exists pgjq.registration;
 drop table if exists pgjq.slot, pgjq.progress, pgjq.done, pgjq.job, pgjq.body, pgjq.worker, pgjq.queue;
 drop sequence if exists pgjq.job_seq;

@@ -59,6 +59,12 @@ create table pgjq.registration (
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.
 create sequence pgjq.job_seq;
 
+-- Numbers that transactions have drawn for jobs which they enqueue in more than one call: nobody else's can be used.
+create table pgjq.reserved (
+    xid xid8 not null default pg_current_xact_id(),
+    seqs int8multirange not null
+);
+
 create table pgjq.body (
     seq bigint not null,
     created_at timestamptz not null,
