@@ -150,7 +150,7 @@ begin
             null; -- The lock is given back with the block, whatever ends it; nobody is to wait for a caller's other work.
         when lock_not_available then
             raise exception 'an id may be taken by a write of many jobs that has been open for 10 s'
-            using errcode = 'lock_not_available', hint = 'pg_locks shows who holds the advisory lock of pgjq.write';
+            using errcode = 'lock_not_available', hint = 'pg_locks shows who holds its advisory lock';
     end;
     delete from pgjq.body as b
     where
