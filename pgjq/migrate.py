@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.redaction import read_redacted
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
@@ -195,10 +196,10 @@ def _engine(conninfo: str) -> Generator[Engine]:
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
     from sqlalchemy.pool import NullPool
 
-    try:
-        engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
-    except ArgumentError as error:  # libpq takes any text for a port until it connects.
-        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
+    what = "this is not a PostgreSQL connection string"
+    engine = read_redacted(
+        lambda: create_engine(sqlalchemy_url(conninfo), poolclass=NullPool), str(conninfo), what, ArgumentError
+    )
     try:
         yield engine
     except OperationalError as error:

@@ -29,6 +29,7 @@ import psycopg
 from psycopg import sql
 
 from pgjq.errors import StorageError
+from pgjq.storage.malformed import MalformedLog
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.line import Line
 
@@ -69,6 +70,7 @@ class Listener:
         self._conninfo = conninfo
         self._queries = queries
         self._inherited: list[object] = []
+        self._malformed = MalformedLog()
         self._begin()
 
     def _begin(self) -> None:
@@ -257,8 +259,8 @@ class Listener:
         """Hand a notice to those who want it. Anybody may notify anything: what cannot be read must not deafen us."""
         try:
             self._sort_out(channel.rpartition(".")[2], payload)
-        except Exception:
-            logging.getLogger("pgjq").exception("a notice on %s could not be read", channel)
+        except Exception as error:  # noqa: BLE001
+            self._malformed.note(channel, error)
 
     def _sort_out(self, channel: str, payload: str) -> None:
         if channel == ANSWERS:
