@@ -11,17 +11,19 @@ start the same directory; they share one server, and the last one to leave stops
 
 PostgreSQL refuses to run as root. Root's server runs as the user that owns ``data``: for a new directory that is
 ``pgserver``, made when it is missing, by one process at a time: of two ``useradd`` at once, the second gives up. What
-that user must pass through to reach its files is opened for passing.
+that user must pass through to reach its files is opened for passing, and each folder that is gets a warning in the log.
 """
 
 from __future__ import annotations
 
 import atexit
 import fcntl
+import logging
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -36,6 +38,8 @@ from pgjq.errors import MissingExtraError, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+
+logger = logging.getLogger("pgjq")
 
 START_SECONDS = 60
 GONE_SECONDS = 5  # PostgreSQL refuses to follow a killed server for as long as the system lists its process.
@@ -241,14 +245,21 @@ def _run_in(data: Path, program: Path, *arguments: str) -> subprocess.CompletedP
 def _let_pass(path: Path) -> None:
     """Let every user pass through the folders above `path`, without letting them list what is inside."""
     for folder in path.parents:
-        if not folder.stat().st_mode & PASS:
-            folder.chmod(folder.stat().st_mode | PASS)
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if not mode & PASS:
+            folder.chmod(mode | PASS)
+            logger.warning(
+                "permissions of %s widened from %04o to %04o: the embedded PostgreSQL does not run as root, and its"
+                " user has to pass through to %s; to avoid this, name a directory that every user can reach",
+                *(folder, mode, mode | PASS, path),
+            )
 
 
 def _let_read(package: Path) -> None:
     """Let every user read and run an installed package, which pip closes to others under a strict umask."""
     if package.stat().st_mode & READ_AND_RUN == READ_AND_RUN:
         return
+    logger.warning("permissions of %s widened: the user of the embedded PostgreSQL has to run what is in it", package)
     libraries = package.with_name(f"{package.name}.libs")
     for path in (*libraries.rglob("*"), libraries, *package.rglob("*"), package):
         mode = path.stat().st_mode

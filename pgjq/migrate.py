@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.redaction import read_redacted
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
@@ -95,6 +96,18 @@ def has_roles(connection: Connection, schema: str) -> bool:
         where n.nspname = :schema and r.oid = a.grantee and r.rolname = n.nspname || '_producer'
     """
     return connection.execute(text(query), {"schema": schema}).first() is not None
+
+
+def find_open_database(conninfo: str) -> str | None:
+    """Return the name of the database, as SQL writes it, if every login of its server may connect to it."""
+    from sqlalchemy import text
+
+    query = """
+        select quote_ident(current_database())
+        where has_database_privilege('public', current_database(), 'connect')
+    """
+    with _engine(conninfo) as engine, engine.connect() as connection:
+        return connection.execute(text(query)).scalar()
 
 
 def create_schema() -> None:
@@ -183,10 +196,10 @@ def _engine(conninfo: str) -> Generator[Engine]:
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
     from sqlalchemy.pool import NullPool
 
-    try:
-        engine = create_engine(sqlalchemy_url(conninfo), poolclass=NullPool)
-    except ArgumentError as error:  # libpq takes any text for a port until it connects.
-        raise ValidationError(f"this is not a PostgreSQL connection string: {error}") from error
+    what = "this is not a PostgreSQL connection string"
+    engine = read_redacted(
+        lambda: create_engine(sqlalchemy_url(conninfo), poolclass=NullPool), str(conninfo), what, ArgumentError
+    )
     try:
         yield engine
     except OperationalError as error:

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pgjq.embedded import EmbeddedServer
 from pgjq.errors import ValidationError
 from pgjq.migrate import migrate
+from pgjq.redaction import read_redacted, scheme_of
 from pgjq.storage.file.storage import FileStorage
 from pgjq.storage.memory import MemoryStorage
 from pgjq.storage.postgres.storage import PostgresStorage
@@ -31,10 +32,7 @@ def open_storage(url: str) -> Storage:
     scheme = url.partition(":")[0].lower()
     if scheme.partition("+")[0] in ("postgresql", "postgres"):  # A driver, as SQLAlchemy's URLs have it, may follow.
         return PostgresStorage(url)
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ValidationError(f"this is not a URL: {error}") from error
+    parts = read_redacted(lambda: urlsplit(url), url, "this is not a URL", ValueError)
     match parts.scheme:
         case "redis" | "rediss":
             return RedisStorage(url)
@@ -44,8 +42,8 @@ def open_storage(url: str) -> Storage:
             return FileStorage(_directory(parts))
         case "embedded":
             return _EmbeddedStorage(embedded_directory(url))
-        case scheme:
-            raise ValidationError(f"unknown storage {scheme or url!r}: the URL must start with {SCHEMES}")
+        case _:
+            raise ValidationError(f"unknown storage {scheme_of(url)!r}: the URL must start with {SCHEMES}")
 
 
 def embedded_directory(url: str) -> Path | None:
@@ -57,7 +55,7 @@ def _directory(parts: SplitResult) -> str:
     """Read a URL of a directory: it is on this machine, and its path is whole."""
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValidationError(
-            f"a directory is named with three slashes, as {parts.scheme}:///var/lib/jobs, not {parts.geturl()!r}"
+            f"a directory is named with three slashes, as {parts.scheme}:///var/lib/jobs, and without a host"
         )
     if parts.query or parts.fragment:
         raise ValidationError("a directory has no options; write %3F for ? and %23 for # in its name")

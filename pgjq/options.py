@@ -2,7 +2,9 @@
 
 Every public method turns its arguments into these values first, so that a bad one is a `ValidationError` in the
 caller's hands and never an aborted transaction in the caller's database. Durations are seconds or `timedelta`s and end
-as `float` seconds; the longest that counts is a century, which no deployment will tell from "for ever".
+as `float` seconds; the longest that counts is a century, which no deployment will tell from "for ever", and the
+shortest above 0 is a microsecond, the resolution of every storage's clock. The functions of `sql/functions` that
+producers call have the same bounds, so that no job that passes can fail a later statement.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LONGEST: Final = 100 * 365.25 * 86400.0
+SHORTEST: Final = 0.000001
 # A year from the ends of what Python's datetime holds, so that they can be read in every time zone.
-EARLIEST: Final = datetime.min.replace(tzinfo=UTC) + timedelta(days=366)
-LATEST: Final = datetime.max.replace(tzinfo=UTC) - timedelta(days=366)
+EARLIEST: Final = datetime.min.replace(year=2, tzinfo=UTC)
+LATEST: Final = datetime.max.replace(year=9998, tzinfo=UTC)
 SHORT_MAX: Final = 32767
 ID_LENGTH: Final = 512
 QUEUE_LENGTH: Final = 128
@@ -146,7 +149,7 @@ def seconds(name: str, value: Any, *, above: float | None = None, at_least: floa
         raise ValidationError(f"{name} must be more than {above:g}, not {value:g}")
     if at_least is not None and value < at_least:
         raise ValidationError(f"{name} must be at least {at_least:g}, not {value:g}")
-    return min(float(value), LONGEST)
+    return min(max(float(value), SHORTEST), LONGEST) if value > 0 else float(value)
 
 
 def moment(name: str, value: Any) -> datetime:

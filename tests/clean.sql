@@ -14,6 +14,7 @@ delete from pgjq.body;
 delete from pgjq.slot;
 delete from pgjq.bulk_write;
 delete from pgjq.bulk_body;
+delete from pgjq.reserved;
 delete from pgjq.registration;
 delete from pgjq.worker;
 delete from pgjq.queue;

@@ -24,6 +24,7 @@ def upgrade() -> None:
         "functions/0001_bury.sql",
         "functions/0001_settle.sql",
         "functions/0001_reap.sql",
+        "functions/0001_set_aside.sql",
         "functions/0001_queues.sql",
         "functions/0001_stage.sql",
         "views/0001_jobs.sql",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import click
 
 from pgjq.embedded import EmbeddedServer, default_directory
 from pgjq.errors import ValidationError
 from pgjq.open import embedded_directory
+from pgjq.redaction import scheme_of
+from pgjq.storage.postgres.conninfo import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -41,13 +42,8 @@ def shown(url: str) -> str:
     """Name a database to people: never with a password."""
     if _is_embedded(url):
         return f"the embedded PostgreSQL in {embedded_directory(url) or default_directory()}"
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # libpq may make more of it.
-        parts = urlsplit("")
-    if not parts.scheme:
-        return "the database that the connection string names"
-    return f"database {unquote(parts.path.strip('/')) or 'of the default name'} on {parts.hostname or 'this machine'}"
+    said = parameters(url)
+    return f"database {said.get('dbname') or 'of the default name'} on {said.get('host') or 'this machine'}"
 
 
 def _is_embedded(url: str) -> bool:
@@ -58,4 +54,4 @@ def _for_postgres(url: str) -> str:
     """Return what libpq takes: a URL of its own, or a string of keywords and values."""
     if is_postgres(url):
         return url
-    raise ValidationError(f"{url.partition(':')[0]!r} is not a PostgreSQL: the URL must be {WANTED}")
+    raise ValidationError(f"{scheme_of(url)!r} is not a PostgreSQL: the URL must be {WANTED}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,11 +10,17 @@ from pgjq.cli.confirm import confirm
 from pgjq.cli.database import database, shown
 from pgjq.cli.storage import with_output
 from pgjq.cli.text import document
-from pgjq.migrate import Status, downgrade, statements, status
+from pgjq.migrate import Status, downgrade, find_open_database, statements, status
 from pgjq.migrate import migrate as upgrade
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Output
+
+OPEN_TO_ALL: Final = (
+    "every login of this server may connect to database {0}, and a login that may connect can hold the advisory locks"
+    " that pgjq uses (docs/roles.md, CONNECT): revoke connect on database {0} from public,"
+    " and grant it to the logins that you made members of the roles"
+)
 
 
 @click.command()
@@ -65,12 +71,15 @@ def _up(output: Output, url: str | None, schema: str, revision: str, *, roles: b
         before = status(conninfo, schema).current
         upgrade(conninfo, schema, revision, roles=roles)
         after = status(conninfo, schema).current
+        open_to_all = find_open_database(conninfo) if roles else None
     was = ", as before" if before == after else f", was at {_named(before)}"
     made = [f"{schema}_{role}" for role in ("producer", "worker", "monitor", "admin")] if roles else []
     facts = {"schema": schema, "revision": after, "before": before, **({"roles": made} if made else {})}
     output.say(f"schema {schema} is at {after}{was}", **facts)
     if made and not output.as_json:
         click.echo(f"its roles are {', '.join(made[:-1])} and {made[-1]}")
+    if made and open_to_all is not None:
+        click.echo(OPEN_TO_ALL.format(open_to_all), err=True)
 
 
 def _down(output: Output, url: str | None, schema: str, revision: str, *, yes: bool) -> None:

@@ -54,7 +54,7 @@ def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int
     params = asdict(write)
     with errand(options.conninfo, options.schema) as here:
         if large:  # So that both connections know the queue: else bodies might be left in one that never came to be.
-            here.fetch("reserve", params | {"count": 0})
+            here.fetch("reserve", params | {"count": 0, "copying": True})
         here.fetch("remove_leftovers", params)
         with here.transaction():
             ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)

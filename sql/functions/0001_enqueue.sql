@@ -4,18 +4,48 @@
 --
 -- The lock is shared by all who enqueue and exclusive to whoever deletes or redefines the queue; it costs a microsecond
 -- and no write. A snapshot that is older than the lock may show a queue that is gone: there the row itself is locked,
--- which fails as a serialisation does.
+-- which fails as a serialisation does. So it is where the lock is not to be had: any login can hold it.
 create function pgjq.enter(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if current_setting('transaction_isolation') = 'read committed' then
-        return pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
+    if pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) or pgjq.await_queue(queue) then
+        if current_setting('transaction_isolation') = 'read committed' then
+            return true;
+        end if;
     end if;
+    return pgjq.enter_row(queue);
+end
+$$;
+
+-- Wait for the lock of a queue for as long as creating or deleting one takes; say whether it was to be had.
+create function pgjq.await_queue(queue text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '200ms'
+as $$
+begin
     perform pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
+    return true;
+exception when lock_not_available then
+    return false;
+end
+$$;
+
+-- Keep a queue as it is by the lock of its row, which needs rights on the table: deleting or redefining it waits for
+-- that, too. It costs a write.
+create function pgjq.enter_row(queue text) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '10s'
+as $$
+begin
     perform from pgjq.queue as q where q.name = queue for key share;
     return true;
+exception when lock_not_available then
+    raise exception 'queue % has been locked for 10 s: a transaction that stays open deletes or redefines it', queue
+    using errcode = 'lock_not_available', hint = 'pg_locks shows who holds the lock of its row in the table queue';
 end
 $$;
 
@@ -56,27 +86,43 @@ as $$
     end
 $$;
 
--- Whether a job with this id and these settings stops nobody who meets it. Claims, reapers and pruning read times out
--- of every job: one that cannot be reckoned with would fail them all. A century is for ever.
+-- Whether options of a job, or of a queue's definition, are within the bounds that `pgjq/options.py` has, too: a
+-- duration is 0, where that means something, or from a microsecond to a century. Compared as exact numbers, so that
+-- what passes can be read as double precision and as real: 1e-400 is more than 0 and neither of them.
+create function pgjq.are_valid_options(options jsonb) returns boolean
+language sql immutable
+return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
+    @.value.type() == "number" && @.value <= 3155760000 && (
+        @.key == "heartbeat_seconds" && @.value >= 10
+        || (@.key == "expire_in_seconds" || @.key == "retention_seconds") && @.value >= 1
+        || (@.key == "retry_delay" || @.key == "retry_delay_max" || @.key == "delete_after_seconds")
+            && (@.value == 0 || @.value >= 0.000001)
+    )
+    || @.key == "retry_backoff" && @.value.type() == "boolean"
+    || @.key == "dead_letter" && @.value.type() == "string"
+))';
+
+-- Whether a job's id and settings are within their bounds, which are those of `pgjq/options.py`. Claims, reapers and
+-- pruning compute with times of every job: one that they cannot compute with would fail them all.
 --
--- Python's callers have been asked already; others may call these functions, too. Not a constraint of the tables,
--- because each of those is made ready anew for every statement, and the single enqueue took half as long again.
+-- Not a constraint of the tables, because each of those is made ready anew for every statement, and the single enqueue
+-- took half as long again. `pgjq.set_aside` deals with rows that were written in another way.
 create function pgjq.is_sound(id text, settings jsonb) returns boolean
 language sql stable
 return length(id) between 1 and 512 and (
     settings is null or (
-        coalesce((settings ->> 'result_ttl')::double precision between 0 and 3.2e9, true)
-        and coalesce(isfinite((settings ->> 'run_at')::timestamptz), true)
-        and coalesce((settings ->> 'max_attempts')::integer > 0, true)
+        coalesce((settings ->> 'result_ttl')::double precision between 1e-6 and 3155760000, true)
+        and coalesce((settings ->> 'delay')::double precision between 0 and 3155760000, true)
+        and coalesce(
+            (settings ->> 'run_at')::timestamptz
+            between '0002-01-01 00:00:00+00' and '9998-12-31 23:59:59.999999+00', true
+        )
+        and coalesce((settings ->> 'priority')::integer between -32767 and 32767, true)
+        and coalesce((settings ->> 'max_attempts')::integer between 1 and 32767, true)
+        and coalesce((settings ->> 'singleton_seconds')::double precision between 1 and 3155760000, true)
         and coalesce(length(settings ->> 'singleton_key') between 1 and 512, true)
-        and coalesce(jsonb_typeof(settings -> 'options') in ('object', 'null'), true)
-        and not coalesce(
-            settings -> 'options' @? '$.keyvalue() ? (!(
-                @.key like_regex "^(retry_delay(_max)?|(expire_in|heartbeat|retention|delete_after)_seconds)$"
-                    && @.value.type() == "number" && @.value >= 0 && @.value <= 3200000000
-                || @.key == "retry_backoff" && @.value.type() == "boolean"
-                || @.key == "dead_letter" && @.value.type() == "string"
-            ))', false
+        and coalesce(
+            jsonb_typeof(settings -> 'options') = 'null' or pgjq.are_valid_options(settings -> 'options'), true
         )
     )
 );
@@ -89,6 +135,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set lock_timeout = '10s'  -- any login can hold the lock
 as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -98,8 +145,12 @@ begin
     begin
         perform pg_advisory_xact_lock(hashtext('pgjq.write'), in_queue);
         raise exception using errcode = 'PJ001';
-    exception when sqlstate 'PJ001' then
-        null; -- The lock is given back with the block, whatever ends it; nobody is to wait for the rest of a caller's work.
+    exception
+        when sqlstate 'PJ001' then
+            null; -- The lock is given back with the block, whatever ends it; nobody is to wait for a caller's other work.
+        when lock_not_available then
+            raise exception 'an id may be taken by a write of many jobs that has been open for 10 s'
+            using errcode = 'lock_not_available', hint = 'pg_locks shows who holds its advisory lock';
     end;
     delete from pgjq.body as b
     where
@@ -439,18 +490,31 @@ begin
 end
 $$;
 
--- The same for whoever may enqueue: what only pgjq itself may say of a job is taken out of the settings, and a number
--- that nobody has drawn yet is refused, because whoever draws it later could not use it.
+-- The same for every producer: what only pgjq itself may say of a job is taken out of the settings, and numbers are
+-- drawn here, or are those that this very transaction has reserved. A number of the caller's choice could be somebody
+-- else's, whose jobs it would keep out, or come before all others. With `numbered`, those that were added are returned
+-- as well, with their numbers.
 create function pgjq.enqueue_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
-    seqs bigint[] default null
-) returns table (n bigint, status text, state smallint, result bytea)
+    seqs bigint[] default null, numbered boolean default false
+) returns table (n bigint, status text, state smallint, result bytea, seq bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
+#variable_conflict use_column
+declare
+    drawn bigint[] := seqs;
 begin
-    if (select max(s.seq) from unnest(seqs) as s (seq)) > (select last_value from pgjq.job_seq) then
-        raise exception 'seqs must be numbers that were reserved before' using errcode = 'check_violation';
+    if seqs is not null and not exists (
+        select from pgjq.reserved as r
+        where
+            r.xid = pg_current_xact_id_if_assigned()
+            and r.seqs @> (select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(enqueue_jobs.seqs) as s (seq))
+    ) then
+        raise exception 'seqs must be numbers that this transaction has reserved' using errcode = 'check_violation';
+    end if;
+    if numbered then
+        drawn := coalesce(drawn, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids))));
     end if;
     if (
         not pgjq.is_sound('common', common)
@@ -459,19 +523,29 @@ begin
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
     return query
-    select e.n, e.status, e.state, e.result
-    from pgjq.add_jobs(
-        queue, ids, payloads, common - '{source,checked}'::text[],
-        case when own is not null then
-            array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
-        end, seqs
-    ) as e;
+    with refused as materialized (
+        select e.n, e.status, e.state, e.result
+        from pgjq.add_jobs(
+            queue, ids, payloads, common - '{source,checked}'::text[],
+            case when own is not null then
+                array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
+            end, drawn
+        ) as e
+    )
+
+    select r.n, r.status, r.state, r.result, null::bigint from refused as r
+    union all
+    select g.n, 'queued', null, null, g.seq
+    from unnest(drawn) with ordinality as g (seq, n)
+    where numbered and g.n not in (select r.n from refused as r);
 end
 $$;
 
--- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue.
+-- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue. A caller that may
+-- copy the jobs in itself, and is going to (`copying`), needs no note of which numbers are its own.
 create function pgjq.reserve(
-    queue text, count integer, out queue_id integer, out at text, out options text, out seqs bigint[]
+    queue text, count integer, copying boolean default false,
+    out queue_id integer, out at text, out options text, out seqs bigint[]
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -482,6 +556,26 @@ begin
     at := pgjq.now()::text;
     options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
     seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
+    if count > 0 and (not copying or (queue_id & 7) > 0) then
+        insert into pgjq.reserved (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
+        perform pgjq.forget_reserved();
+    end if;
+end
+$$;
+
+-- Delete reservations of transactions that have ended, and wait for nobody.
+create function pgjq.forget_reserved() returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') = 'read committed' then
+        delete from pgjq.reserved as r where r.ctid = any(array(
+            select o.ctid from pgjq.reserved as o
+            where o.xid < pg_snapshot_xmin(pg_current_snapshot())
+            for update skip locked
+        ));
+    end if;
 end
 $$;
 
@@ -504,14 +598,14 @@ declare
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
     -- As `pgjq.enter` does, without the call.
-    entered constant boolean := pg_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) is not null;
+    entered constant boolean := pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
     inherited jsonb;
     given bigint;
 begin
     if not pgjq.is_sound(job_id, settings) then
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
-    if current_setting('transaction_isolation') <> 'read committed' then
+    if not entered or current_setting('transaction_isolation') <> 'read committed' then
         perform pgjq.enter(queue);
     end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
@@ -590,11 +684,14 @@ begin
         raise exception 'pass run_at or delay, not both' using errcode = 'check_violation';
     end if;
     -- NaN is more than anything in PostgreSQL, so it fails the upper bounds, as infinity does.
-    if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 or max_attempts < 1 then
-        raise exception 'delay must be at least 0, result_ttl more than 0, both finite, max_attempts at least 1'
+    if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 then
+        raise exception 'delay must be at least 0, result_ttl more than 0, both finite' using errcode = 'check_violation';
+    end if;
+    if max_attempts not between 1 and 32767 or priority not between -32767 and 32767 then
+        raise exception 'max_attempts must be between 1 and 32767, priority between -32767 and 32767'
         using errcode = 'check_violation';
     end if;
-    if run_at < '0002-01-01' or run_at >= '9999-01-01' then
+    if run_at not between '0002-01-01 00:00:00+00' and '9998-12-31 23:59:59.999999+00' then
         raise exception 'run_at must be between the years 2 and 9998' using errcode = 'check_violation';
     end if;
     if singleton_seconds < 1 or singleton_seconds > 1.7e308 then
@@ -603,12 +700,12 @@ begin
     if dead_letter = queue then
         raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
     end if;
-    -- A century is for ever, as it is for Python's callers; more could overflow a point in time later.
+    -- A century is for ever, as it is for Python's callers, and a microsecond is the shortest time.
     if delay > 3155760000 then
         delay := 3155760000;
     end if;
-    if result_ttl > 3155760000 then
-        result_ttl := 3155760000;
+    if result_ttl is not null then
+        result_ttl := least(greatest(result_ttl, 1e-6), 3155760000);
     end if;
     if singleton_seconds > 3155760000 then
         singleton_seconds := 3155760000;

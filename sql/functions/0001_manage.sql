@@ -40,8 +40,8 @@ begin
             max_attempts, stalled, singleton_key, state
         )
         select
-            w.queue_id, w.seq, w.lease, w.started_at, pgjq.now(), pgjq.now() + make_interval(secs => w.result_ttl),
-            case when w.delete_after > 0 then pgjq.now() + make_interval(secs => w.delete_after) end, w.worker_id,
+            w.queue_id, w.seq, w.lease, w.started_at, pgjq.now(), pgjq.now() + pgjq.span(w.result_ttl),
+            case when w.delete_after > 0 then pgjq.now() + pgjq.span(w.delete_after) end, w.worker_id,
             w.delete_after, w.rank, w.attempts, w.max_attempts, w.stalled, w.singleton_key, 5
         from withdrawn as w
     )
@@ -240,9 +240,10 @@ $$;
 
 -- Prune up to `limit` jobs that waited longer than their retention without being run to an end; return how many.
 --
--- Those running are left alone, and so is a failing job in strict order: age never unblocks a key.
+-- Those running are left alone, and so is a failing job in strict order: age never unblocks a key. The retention is the
+-- job's own, or 14 days as in `pgjq/options.py`, and never the caller's: the right to prune is no right to delete.
 -- Index: the primary key of job.
-create function pgjq.prune_waiting("limit" integer, retention_seconds double precision) returns integer
+create function pgjq.prune_waiting("limit" integer) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -264,7 +265,7 @@ begin
             j.state <> 1 and not ((j.queue_id & 7) = 5 and j.state = 2)
             and greatest(b.created_at, j.run_at)
             <= pgjq.now() - make_interval(secs => coalesce(
-                (b.options ->> 'retention_seconds')::double precision, prune_waiting.retention_seconds
+                (b.options ->> 'retention_seconds')::double precision, 1209600
             ))
         order by j.seq
         limit prune_waiting."limit" for update of j skip locked

@@ -12,6 +12,25 @@ begin
 end
 $$;
 
+-- Refuse options of a definition that are not within the bounds of `pgjq/options.py`: its jobs inherit them.
+create function pgjq.check_definition(options jsonb) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not (
+        pgjq.are_valid_options(options - 'retry_limit') and coalesce(
+            jsonb_typeof(options -> 'retry_limit') = 'number'
+            and (options -> 'retry_limit')::numeric between 0 and 32766
+            and (options -> 'retry_limit')::numeric % 1 = 0, not options ? 'retry_limit'
+        )
+    ) then
+        raise exception 'a setting of the queue is unknown, or out of bounds: %', options
+        using errcode = 'check_violation', hint = 'the bounds are in docs/queues.md';
+    end if;
+end
+$$;
+
 -- Define a queue; say what came of it: created, exists, other_policy, other_partition, or no_dead_letter.
 --
 -- A queue that only its first job has made may still be defined as long as it holds no job, or as long as it keeps the
@@ -31,12 +50,15 @@ declare
     there pgjq.queue;
     made integer;
 begin
+    perform pgjq.check_definition(options);
     perform pg_advisory_xact_lock(hashtext('pgjq.queue'), hashtext(queue));
     select q.* into there from pgjq.queue as q where q.name = queue;
     if not pgjq.keep_queue(options ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
+        -- For producers who could not have the lock above: see `pgjq.enter_row`.
+        perform from pgjq.queue as q where q.id = there.id for update;
         if (
             there.defined or exists (select from pgjq.body as b where b.queue_id = there.id)
             or exists (select from pgjq.queue as q where q.dead_letter = there.name)
@@ -110,6 +132,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 begin
+    perform pgjq.check_definition(jsonb_strip_nulls(changes) - 'warning_queue_size');
     if not pgjq.keep_queue(changes ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;

@@ -83,9 +83,9 @@ begin
             attempts, max_attempts, stalled, singleton_key, state, error
         )
         select
-            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + make_interval(secs => v.result_ttl),
+            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.span(v.result_ttl),
             case when v.delete_after > 0 and not ((v.queue_id & 7) = 5 and v.action = 'failed')
-                then pgjq.now() + make_interval(secs => v.delete_after) end, v.worker_id,
+                then pgjq.now() + pgjq.span(v.delete_after) end, v.worker_id,
             v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
             case v.action when 'failed' then 4 else 5 end,
             case v.action when 'failed' then v.error end

@@ -181,10 +181,10 @@ begin
             attempts, max_attempts, stalled, singleton_key, state, result, error
         )
         select
-            m.queue_id, m.seq, m.lease, m.started_at, clock, clock + make_interval(secs => m.result_ttl),
+            m.queue_id, m.seq, m.lease, m.started_at, clock, clock + pgjq.span(m.result_ttl),
             -- What has failed in strict order stays, whatever its age: it blocks its key.
             case when m.delete_after > 0 and not ((m.queue_id & 7) = 5 and m.ended = 4)
-                then clock + make_interval(secs => m.delete_after) end, m.worker_id,
+                then clock + pgjq.span(m.delete_after) end, m.worker_id,
             m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
         from moved as m
     )

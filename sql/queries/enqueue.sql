@@ -1,7 +1,8 @@
--- Enqueue a batch: the rows that come back were not added. See sql/functions/0001_enqueue.sql for what holds.
-select e.n, e.status, e.state, e.result
+-- Enqueue a batch: the rows that come back without a number were not added. See sql/functions/0001_enqueue.sql for what
+-- holds.
+select e.n, e.status, e.state, e.result, e.seq
 from pgjq.enqueue_jobs(
         :queue::text, :ids::text::text[], :payloads::text::bytea[], :common::text::jsonb, :own::text::jsonb[],
-        :seqs::text::bigint[]
+        :seqs::text::bigint[], :numbered::boolean
     ) as e
 order by e.n

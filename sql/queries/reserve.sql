@@ -1,7 +1,10 @@
 -- Reserve :count places in the order of a queue; the time of it, what the queue's jobs inherit, and whether the caller
 -- may copy jobs in: who only produces enqueues by calling a function.
-select
-    r.queue_id, r.at, r.options, r.seqs,
-    has_table_privilege(regclass('pgjq.body'), 'insert') and has_table_privilege(regclass('pgjq.job'), 'insert')
-        as may_copy
-from pgjq.reserve(:queue::text, :count::integer) as r
+select r.queue_id, r.at, r.options, r.seqs, rights.may_copy
+from
+    (
+        select
+            has_table_privilege(regclass('pgjq.body'), 'insert')
+            and has_table_privilege(regclass('pgjq.job'), 'insert') as may_copy
+    ) as rights
+cross join lateral pgjq.reserve(:queue::text, :count::integer, :copying::boolean and rights.may_copy) as r

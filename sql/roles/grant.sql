@@ -57,15 +57,16 @@ alter function pgjq.settle security definer;
 alter function pgjq.find_settled security definer;
 alter function pgjq.save_checkpoint security definer;
 alter function pgjq.reap security definer;
+alter function pgjq.set_aside security definer;
 alter function pgjq.prune_ended security definer;
 alter function pgjq.prune_waiting security definer;
 alter function pgjq.prune_workers security definer;
 alter function pgjq.observe security definer;
 alter function pgjq.pass_on security definer;
 grant execute on function
-pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.prune_ended,
-pgjq.prune_waiting, pgjq.prune_workers, pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted, pgjq.watched,
-pgjq.event, pgjq.pages, pgjq.publish
+pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.set_aside,
+pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers, pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted,
+pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
 grant select (id, name, last_seen, prune_at), insert (name), update (last_seen, prune_at) on pgjq.worker to pgjq_worker;

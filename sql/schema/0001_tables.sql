@@ -52,11 +52,18 @@ create table pgjq.registration (
     queues text[] not null,
     started_at timestamptz not null default pgjq.now(),
     last_seen timestamptz not null default pgjq.now(),
-    heartbeat double precision not null         -- within so many seconds it is seen again
+    -- Within so many seconds it is seen again. Workers insert this themselves, and pruning computes with all of them.
+    heartbeat double precision not null check (heartbeat between 0 and 3155760000)
 );
 
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.
 create sequence pgjq.job_seq;
+
+-- Numbers that transactions have drawn for jobs which they enqueue in more than one call: nobody else's can be used.
+create table pgjq.reserved (
+    xid xid8 not null default pg_current_xact_id(),
+    seqs int8multirange not null
+);
 
 create table pgjq.body (
     seq bigint not null,

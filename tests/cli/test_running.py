@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import pgjq
 from tests.cli.command import answer, run, started
@@ -45,6 +47,27 @@ def hang(database: str) -> None:
     with pgjq.Client(pgjq.PostgresStorage(database)) as client, client.subscribe("mail") as events:
         client.enqueue("mail", "a", "hang")
         assert any(event.name == "processing" for event in events)
+
+
+def family(pid: int) -> list[int]:
+    """List a process and all that it has started."""
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [pid, *(member for child in children for member in family(child))]
+
+
+def test_no_process_title_and_no_session_name_has_the_password(database: str, shop: Path) -> None:
+    url = make_conninfo(database, password="zecret")
+    with started("worker", "shop", "--processes", "2", url=url, directory=shop) as worker:
+        with pgjq.Client(pgjq.PostgresStorage(url)) as client:
+            assert client.enqueue_and_wait("mail", "a", 1, timeout=60)[0] == 1
+        titles = [Path(f"/proc/{pid}/{name}").read_text() for pid in family(worker.pid) for name in ("cmdline", "comm")]
+        with psycopg.connect(database) as connection:
+            sessions = connection.execute("select application_name, query from pg_stat_activity").fetchall()
+        assert len(titles) >= 6
+        assert [text for text in (*titles, *map(str, sessions)) if "zecret" in text] == []
+        assert worker.end() == 0
 
 
 def test_a_worker_runs_the_jobs_of_its_queues_and_ends_in_order(database: str, shop: Path) -> None:

@@ -208,3 +208,16 @@ def test_the_default_directory_is_where_the_user_keeps_data(monkeypatch: pytest.
     assert default_directory() == Path("/somewhere/pgjq/postgres")
     monkeypatch.delenv("XDG_DATA_HOME")
     assert default_directory().is_absolute()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
+def test_root_is_told_when_permissions_of_folders_are_widened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(0o700)
+    with EmbeddedServer.start(closed / "postgres"):
+        pass
+    assert f"permissions of {closed} widened from 0700 to 0701" in caplog.text
+    caplog.clear()
+    with EmbeddedServer.start(closed / "postgres"):
+        pass
+    assert "widened" not in caplog.text

@@ -77,8 +77,9 @@ CALLS = {
     "save_checkpoint": "8, 2, 1, '1'",
     "settle": "'{8}', '{2}', '{1}', '{4}', null, '{e}', null",
     "reap": "10, 0",
+    "set_aside": "null",
     "prune_ended": "10",
-    "prune_waiting": "10, 60",
+    "prune_waiting": "10",
     "prune_workers": "",
     "observe": "true",
     "pass_on": "8, 2",
@@ -139,6 +140,11 @@ def test_nothing_on_an_attackers_search_path_is_reached(house: House, server: st
         "enqueue_job(repeat('q', 129), 'a', '1', '{}')",
         "enqueue_job(E'a\\nb', 'a', '1', '{}')",
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{9000000}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{1}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{-5}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{null}')",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, (pgjq.reserve('poison', 2)).seqs[1:1] || 7)",
     ],
 )
 def test_a_producer_cannot_put_in_what_would_stop_others(call: str, house: House) -> None:
@@ -163,3 +169,41 @@ def test_a_producer_cannot_forge_where_a_job_came_from(house: House) -> None:
     call = """select pgjq.enqueue_jobs('forged', '{a,b}', '{1,1}', '{"source": 5}', '{null,"{\\"source\\": 5}"}')"""
     execute(house.storages["producer"].conninfo, call)
     assert [job.source for job in house.client.find_jobs("forged")] == [None, None]
+
+
+def test_a_producer_cannot_use_a_number_that_another_transaction_has_reserved(house: House) -> None:
+    conninfo = house.storages["producer"].conninfo
+    house.client.create_queue("numbers")
+    use = "select pgjq.enqueue_jobs('numbers', '{a}', '{1}', '{}', null, %(seqs)s)"
+    with psycopg.connect(conninfo) as one, psycopg.connect(conninfo) as two:
+        reserved = one.execute("select (pgjq.reserve('numbers', 1)).seqs").fetchone()
+        assert reserved is not None
+        two.execute("select pgjq.reserve('numbers', 1)")
+        with pytest.raises(psycopg.errors.CheckViolation):
+            two.execute(use, {"seqs": reserved[0]})
+        one.execute(use, {"seqs": reserved[0]})
+    with psycopg.connect(conninfo) as later, pytest.raises(psycopg.errors.CheckViolation):
+        later.execute(use, {"seqs": reserved[0]})
+    assert [job.id for job in house.client.find_jobs("numbers")] == ["a"]
+
+
+@pytest.mark.parametrize("role", ["producer", "owner"])
+def test_a_large_batch_keeps_its_order_and_leaves_no_reservation_for_long(role: str, house: House) -> None:
+    client = pgjq.Client(house.storages[role])
+    ids = [f"{role} {n * 7919 % 12007:05}" for n in range(12007)]
+    client.enqueue_many("large", [(job_id, 1) for job_id in ids])
+    client.enqueue_many("large", [(f"{role} again {n:05}", 1) for n in range(5001)])
+    found = execute(
+        house.owner, "select b.id from pgjq.body as b where b.id like %(own)s order by b.seq", own=f"{role} 0%"
+    )
+    assert [job_id for (job_id,) in found] == [job_id for job_id in ids if job_id.startswith(f"{role} 0")]
+    ((left,),) = execute(house.owner, "select count(*) from pgjq.reserved")
+    assert left <= 1
+
+
+def test_a_limited_queue_takes_generated_ids_of_an_owner_and_of_a_producer(house: House) -> None:
+    house.client.create_queue("limited", policy="short")
+    for role in ("producer", "owner"):
+        results = pgjq.Client(house.storages[role]).enqueue_many("limited", [(None, n) for n in range(150)])
+        assert {result.status for result in results} <= {"queued", "duplicate"}
+    assert [job.state for job in house.client.find_jobs("limited")] == ["queued"]

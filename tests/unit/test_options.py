@@ -19,6 +19,7 @@ from pgjq.options import (
     ID_LENGTH,
     LONGEST,
     PLAIN,
+    SHORTEST,
     JobOptions,
     Settings,
     check_id,
@@ -39,11 +40,11 @@ text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 @in_any_time
 @given(st.one_of(st.integers(min_value=0), finite.filter(lambda x: x >= 0), st.timedeltas(min_value=timedelta(0))))
-def test_a_duration_becomes_seconds_of_at_most_a_century(value: float | timedelta) -> None:
+def test_a_duration_becomes_seconds_from_a_microsecond_to_a_century_or_0(value: float | timedelta) -> None:
     expected = value.total_seconds() if isinstance(value, timedelta) else value
     got = seconds("delay", value, at_least=0)
     assert type(got) is float
-    assert got == (LONGEST if expected >= LONGEST else float(expected))
+    assert got == (min(max(expected, SHORTEST), LONGEST) if expected else 0)
 
 
 @in_any_time

@@ -18,6 +18,8 @@ import threading
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pgjq.storage.file import disk
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -72,7 +74,7 @@ class Bell:
         """Make the pipe under a hidden name and open it first, so that it never hangs there without an ear."""
         hidden = self._path.with_name(f".{self._path.name}")
         try:
-            os.mkfifo(hidden, 0o666)
+            os.mkfifo(hidden, disk.PRIVATE_FILE)
         except OSError as error:
             logger.warning("no named pipes in %s, so jobs are found by looking: %s", hidden.parent, error)
             return None

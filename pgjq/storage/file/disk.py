@@ -1,9 +1,14 @@
-"""Files that are there whole or not at all, also after a power failure; written under the directory's lock."""
+"""Files that are there whole or not at all, also after a power failure; written under the directory's lock.
+
+Nobody but the owner may read or write them: payloads and results are in there, and an outsider who can open a file can
+also lock it.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import stat
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -11,6 +16,18 @@ if TYPE_CHECKING:
 
 # Where there is no fdatasync, fsync does that and a little more.
 sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+OTHERS: Final = 0o077
+
+
+def make_private(path: Path | int) -> None:
+    """Close a file or a folder of ours, or an open one, to others: older versions left them readable."""
+    found = os.stat(path)  # noqa: PTH116  (of an open file, too)
+    if found.st_mode & OTHERS and found.st_uid == os.geteuid():
+        os.chmod(path, stat.S_IMODE(found.st_mode) & ~OTHERS)  # noqa: PTH101
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -44,7 +61,7 @@ def temporary(path: Path) -> Path:
 
 
 def _write(path: Path, parts: Iterable[bytes]) -> int:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
     try:
         for part in parts:
             write_all(fd, part)

@@ -42,6 +42,7 @@ class Journal:
         self._closed = False
         self._syncing = threading.Lock()
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        disk.make_private(self._fd)
         disk.sync_directory(path.parent)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pgjq")
 
+ROOT = 0
 STRANGE = frozenset(("lost+found",))
 FOLDERS = {"workers": ".worker", "leaders": ".lock", "notifications": ".notify"}
 
@@ -37,6 +39,21 @@ class Layout:
         self.aside = directory / "aside"
         self._ours = {self.journal.name, self.lock.name, self.aside.name, *FOLDERS}
 
+    def check(self) -> None:
+        """Refuse a directory in which another user could replace files; one that a group may write to is reported."""
+        found = self.directory.stat()
+        if found.st_uid not in (os.geteuid(), ROOT):
+            message = (
+                f"{self.directory} belongs to user {found.st_uid}, and this process runs as user {os.geteuid()};"
+                " run it as the owner, change the owner, or name another directory"
+            )
+            raise StorageError(message)
+        if found.st_mode & stat.S_IWOTH:
+            message = f"every user may write to {self.directory}: chmod 700 it, or name a directory inside of it"
+            raise StorageError(message)
+        if found.st_mode & stat.S_IWGRP:
+            logger.warning("the group of %s may replace files in it; chmod 700 keeps them yours", self.directory)
+
     def prepare(self) -> None:
         """Make the folders, under the lock; refuse a directory of somebody else, and tidy up one of ours."""
         foreign = [path for path in self._visible(self.directory) if path.name not in self._ours]
@@ -44,7 +61,8 @@ class Layout:
             message = f"{self.directory} holds other things ({foreign[0].name}); name an empty or a new directory"
             raise StorageError(message)
         for name in (*FOLDERS, self.aside.name):
-            (self.directory / name).mkdir(exist_ok=True)
+            (self.directory / name).mkdir(disk.PRIVATE_FOLDER, exist_ok=True)
+            disk.make_private(self.directory / name)
         disk.sync_directory(self.directory.parent)
         for name, suffix in FOLDERS.items():
             folder = self.directory / name

@@ -1,8 +1,9 @@
 """One at a time in a directory, among all threads and processes of the machine.
 
 The lock is `flock` on a file: the kernel lets go of it when its holder ends, however it ends. It is held for the length
-of one operation, without the wait for the disk. Whoever cannot have it for a long time says so instead of hanging: then
-a process is stopped in the middle of an operation.
+of one operation, without the wait for the disk. A process that cannot have it for a long time raises an error that
+names the holder instead of hanging: a process that is stopped in the middle of an operation, or one that has nothing to
+do with pgjq. Other users cannot open the file, and so they cannot lock it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import fcntl
 import os
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgjq.errors import StorageUnavailableError
+from pgjq.storage.file import disk
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pgjq.storage.file.layout import Layout
 
 PATIENCE = 30.0
 PAUSE, LONGEST_PAUSE = 0.0002, 0.005
@@ -25,9 +29,10 @@ PAUSE, LONGEST_PAUSE = 0.0002, 0.005
 class Mutex:
     """The lock of a directory. Threads take turns before they ask the kernel."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.turn = threading.Lock()
-        self._path = path
+        self._layout = layout
+        self._path = layout.lock
         self._fd: int | None = None
 
     def __enter__(self) -> None:
@@ -73,11 +78,26 @@ class Mutex:
 
     def _open(self) -> int:
         if self._fd is None:
-            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._layout.directory.mkdir(disk.PRIVATE_FOLDER, parents=True, exist_ok=True)
+            self._layout.check()
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(self._path, flags, disk.PRIVATE_FILE)
+            disk.make_private(self._fd)
         return self._fd
 
     def _refusal(self) -> StorageUnavailableError:
         return StorageUnavailableError(
-            f"another process has kept {self._path} locked for {PATIENCE:g} s; is it stopped? (fuser {self._path})"
+            f"{find_holder(self._path)} has kept {self._path} locked for {PATIENCE:g} s;"
+            f" is it stopped? (fuser {self._path})"
         )
+
+
+def find_holder(path: Path) -> str:
+    """Name the process that has a file locked, where the system tells: Linux does, in /proc/locks."""
+    with suppress(OSError, LookupError, ValueError):
+        inode = str(path.stat().st_ino)
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        holders = [lock[4] for lock in locks if lock[1] == "FLOCK" and lock[5].rpartition(":")[2] == inode]
+        process = Path("/proc") / holders[0]
+        return f"process {process.name} ({(process / 'comm').read_text().strip()}, user {process.stat().st_uid})"
+    return "another process"

@@ -72,7 +72,7 @@ class Replica:
         self._clock = clock
         self._audience = audience
         self._announce = announce
-        self._mutex = Mutex(layout.lock)
+        self._mutex = Mutex(layout)
         self._journal: Journal | None = None
         self._jobs = Jobs()
         self._generation = 0

@@ -31,7 +31,7 @@ class WorkerFiles:
         """Give the file a new time; write it if it is not there."""
         path = self._path(registration)
         if self._read(path) is None:
-            self._layout.workers.mkdir(parents=True, exist_ok=True)
+            self._layout.workers.mkdir(disk.PRIVATE_FOLDER, parents=True, exist_ok=True)
             disk.replace(path, [_text(registration, now)])
         os.utime(path, (now.timestamp(), now.timestamp()))
 

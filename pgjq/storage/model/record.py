@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pgjq.job import LIVE
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pgjq.job import JobError, JobSource, State
     from pgjq.lease import ReapExhausted
     from pgjq.options import Settings
@@ -81,7 +79,12 @@ class Record:
 
 def later(start: datetime | None, seconds: float | None) -> datetime | None:
     """A moment so many seconds after another; without either there is none."""
-    return None if start is None or seconds is None else start + timedelta(seconds=seconds)
+    if start is None or seconds is None:
+        return None
+    try:
+        return start + timedelta(seconds=seconds)
+    except OverflowError:  # A job of the year 9998 that may wait for a century.
+        return datetime.max.replace(tzinfo=start.tzinfo)
 
 
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:

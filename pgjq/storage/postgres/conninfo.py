@@ -1,8 +1,9 @@
 """Connection strings: what libpq reads, and SQLAlchemy's URLs, which name a driver (`postgresql+asyncpg://…`).
 
 `libpq_conninfo` turns both into a string for libpq; pgjq connects with its own driver, whichever the URL names.
-`parameters` returns what such a string says. Errors name a parameter, and never repeat a value: a string that cannot be
-read may be mostly a password.
+`parameters` returns what such a string says. Errors name a parameter, and never repeat a value (`pgjq/redaction.py`). A
+URL that libpq can read, but only by taking a part of a password for a host, a port or a database, is refused: the
+server or the driver would repeat that part.
 
 | parameter of a SQLAlchemy URL | becomes |
 |---|---|
@@ -25,6 +26,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgjq.errors import ValidationError
+from pgjq.redaction import HIDDEN, read_redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 _DRIVERS: Final = ("psycopg", "psycopg_async", "psycopg2", "psycopg2cffi", "asyncpg", "pg8000")
 _WITH_DRIVER: Final = re.compile(r"postgres(?:ql)?\+([^:/]*)://", re.IGNORECASE)
+_URL_PATH: Final = re.compile(r"postgres(?:ql)?://[^/?]*/[^?]*@")
+# What SQLAlchemy would read as a user with an @, or as a database with one.
+_TWO_HOSTS: Final = re.compile(r"postgresql://(?:[^:/]*@[^:/]*:[^@]*|[^:/@?]*/[^?]*)@")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _CACHES: Final = frozenset(
     {
@@ -44,6 +49,7 @@ _CACHES: Final = frozenset(
         "statement_cache_size",
     }
 )
+_UNREADABLE: Final = "this is not a PostgreSQL connection string or URL"
 _REFUSED: Final = "this PostgreSQL URL cannot be used"
 
 
@@ -54,7 +60,8 @@ def libpq_conninfo(conninfo: str) -> str:
         _read(conninfo)
         return conninfo
     if named[1] not in _DRIVERS:
-        raise ValidationError(f"{_REFUSED}: unknown driver {named[1]!r}; write postgresql://…, without one")
+        driver = named[1] if re.fullmatch(r"\w*", named[1]) else HIDDEN
+        raise ValidationError(f"{_REFUSED}: unknown driver {driver!r}; write postgresql://…, without one")
     # SQLAlchemy 2 knows no dialect of the name postgres, and pgjq takes it as libpq does.
     return _translated(_parsed(f"postgresql://{conninfo[named.end() :]}"))
 
@@ -65,23 +72,36 @@ def parameters(conninfo: str) -> dict[str, Any]:
 
 
 def _read(conninfo: str) -> dict[str, Any]:
-    try:
-        return conninfo_to_dict(conninfo)
-    except (psycopg.ProgrammingError, AttributeError) as error:
-        # libpq repeats what it cannot read, with the password that may be in it.
-        said = re.sub(r'(URI|token|"/"\)|"=" in URI query parameter): ".*"', r"\1", str(error).strip())
-        said = re.sub(r' after ".*" in', " in", said)
-        raise ValidationError(f"this is not a PostgreSQL connection string or URL: {said}") from error
+    found = read_redacted(
+        lambda: conninfo_to_dict(conninfo),
+        str(conninfo),
+        _UNREADABLE,
+        psycopg.ProgrammingError,
+        AttributeError,
+        ValueError,
+    )
+    if not all(port.isdecimal() or not port for port in str(found.get("port", "")).split(",")):
+        raise ValidationError(f"{_UNREADABLE}: a port must be a number; a / in a password is written %2F")
+    if "@" in str(found.get("host", "")):
+        raise ValidationError(f"{_UNREADABLE}: an @ in a user's name or a password is written %40")
+    if "\0" in conninfo:
+        raise ValidationError(f"{_UNREADABLE}: it has a NUL in it")
+    if _URL_PATH.match(conninfo):
+        raise ValidationError(f"{_UNREADABLE}: an @ comes after the first /; a / in a password is written %2F")
+    return found
 
 
 def _parsed(url: str) -> URL:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
+    if _TWO_HOSTS.match(url):
+        raise ValidationError(f"{_REFUSED}: an @ in a user's name or a password is written %40")
     try:
         return make_url(url)
-    except (ArgumentError, ValueError):  # Its message may repeat the URL.
-        raise ValidationError(f"{_REFUSED}: SQLAlchemy cannot read this URL") from None
+    except (ArgumentError, ValueError):
+        pass  # Its message may repeat the URL, so it is not chained.
+    raise ValidationError(f"{_REFUSED}: SQLAlchemy cannot read this URL")
 
 
 def _translated(url: URL) -> str:
@@ -143,4 +163,5 @@ def _seconds(value: str) -> str:
     try:
         return str(math.ceil(float(value)))
     except (ValueError, OverflowError):
-        raise ValidationError(f"{_REFUSED}: timeout must be a number of seconds") from None
+        pass  # Not chained: it repeats the value.
+    raise ValidationError(f"{_REFUSED}: timeout must be a number of seconds")

@@ -61,27 +61,23 @@ async def enqueue_made(
     session: Session, queue: str, jobs: Sequence[Submission]
 ) -> list[tuple[EnqueueResult, int | None]]:
     """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
-    seqs = await _reserve(session, queue, len(jobs))
-    refused = await _call(session, queue, jobs, seqs, awaited=True)
-    return [
-        (refused[n], None) if n in refused else (EnqueueResult("queued", job.id), seqs[n]) for n, job in enumerate(jobs)
-    ]
+    found = await session.fetch("enqueue", _batch(queue, jobs, awaited=True))
+    answers = _answers(jobs, found)
+    seqs = {int(n) - 1: seq for n, *_, seq in found}
+    return [(answers[n], seqs[n]) for n in range(len(jobs))]
 
 
 async def _reserve(session: Session, queue: str, count: int) -> list[int]:
-    return (await session.fetch("reserve", {"queue": queue, "count": count}))[0][3]
+    return (await session.fetch("reserve", {"queue": queue, "count": count, "copying": False}))[0][3]
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
     """Add one job with the mark that somebody waits for it; return its number, too, if it was added."""
     seq = await _call_for_one(session, queue, job, awaited=True)
-    if seq is None:
-        # Not free at first sight, and perhaps free at the second: then the job gets a number that is known here.
-        (seq,) = await _reserve(session, queue, 1)
-        refused = await _call(session, queue, [job], [seq], awaited=True)
-        if refused:
-            return refused[0], None
-    return EnqueueResult("queued", job.id), seq
+    if seq is not None:
+        return EnqueueResult("queued", job.id), seq
+    # Not free at first sight, and perhaps free at the second.
+    return (await enqueue_made(session, queue, [job]))[0]
 
 
 async def _call_for_one(session: Session, queue: str, job: Submission, *, awaited: bool = False) -> int | None:
@@ -96,21 +92,26 @@ async def _call_for_one(session: Session, queue: str, job: Submission, *, awaite
 
 
 async def _call(
-    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None, *, awaited: bool = False
+    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None
 ) -> dict[int, EnqueueResult]:
     """Call the function; answer for those that were not added, by their index."""
-    if not jobs:
-        return {}
+    return _answers(jobs, await session.fetch("enqueue", _batch(queue, jobs, seqs))) if jobs else {}
+
+
+def _batch(
+    queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None = None, *, awaited: bool = False
+) -> dict[str, Any]:
+    """Write a batch as the function reads it; the numbers of awaited jobs are to be known."""
     common, own = _spread(jobs)
-    params: dict[str, Any] = {
+    return {
         "queue": queue,
         "ids": literals.texts(job.id for job in jobs),
         "payloads": literals.blobs(job.payload for job in jobs),
         "common": json.dumps(common | AWAITED if awaited else common),
         "own": own,
         "seqs": None if seqs is None else literals.numbers(seqs),
+        "numbered": awaited,
     }
-    return _answers(jobs, await session.fetch("enqueue", params))
 
 
 async def _call_in_chunks(
@@ -133,7 +134,7 @@ async def _call_in_chunks(
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
     """Copy the jobs, if the queue's policy cannot refuse any of them and we may; else call the function."""
     async with session.transaction():
-        reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs)})
+        reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
         if queue_id & 7 or not may_copy:
             return await _call_in_chunks(session, queue, jobs, seqs)
@@ -224,13 +225,14 @@ def _written(settings: Settings, *, awaited: bool = False) -> str:
 
 def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
     answers: dict[int, EnqueueResult] = {}
-    for position, status, state, result in refused:
+    for position, status, state, result, _ in refused:
         index = int(position) - 1
         if status == "needs_key":
             raise PolicyError(f"job {jobs[index].id!r} needs a singleton_key: its queue keeps each key in strict order")
         if status == "no_dead_letter":
             raise QueueNotFoundError(f"there is no queue {jobs[index].settings.options.dead_letter!r} for dead letters")
-        answers[index] = EnqueueResult(status, jobs[index].id, rows.state_name(state), result)
+        existing = None if state is None else rows.state_name(state)
+        answers[index] = EnqueueResult(status, jobs[index].id, existing, result)
     return answers
 
 

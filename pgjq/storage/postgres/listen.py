@@ -30,6 +30,7 @@ from psycopg import sql
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.storage.malformed import MalformedLog
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.line import Line
 
@@ -72,6 +73,7 @@ class Listener:
         self._conninfo = conninfo
         self._queries = queries
         self._inherited: list[object] = []
+        self._malformed = MalformedLog()
         self._begin()
 
     def _begin(self) -> None:
@@ -271,8 +273,8 @@ class Listener:
         """Hand a notice to those who want it. Anybody may notify anything: what cannot be read must not deafen us."""
         try:
             self._sort_out(channel.rpartition(".")[2], payload)
-        except Exception:
-            logging.getLogger("pgjq").exception("a notice on %s could not be read", channel)
+        except Exception as error:  # noqa: BLE001
+            self._malformed.note(channel, error)
 
     def _sort_out(self, channel: str, payload: str) -> None:
         if channel == ANSWERS:

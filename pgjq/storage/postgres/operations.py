@@ -8,11 +8,14 @@ else's connection, and only a batch of copies is a transaction of more than one 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import asynccontextmanager, suppress
 from itertools import chain, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+
+import psycopg
 
 from pgjq.errors import (
     LeaseLostError,
@@ -23,7 +26,6 @@ from pgjq.errors import (
     ValidationError,
 )
 from pgjq.job import CancelResult
-from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
 from pgjq.policy import POLICIES, SERIAL
 from pgjq.storage.base import Pulse, Settled, Settlement, made
@@ -108,7 +110,7 @@ class PostgresOperations(PostgresDefinitions):
             "requeue_exhausted": policy.reap_exhausted == "requeue",
             "claim_id": claim_id,
         }
-        taken = rows.claimed(await self._fetch("claim", params), queues)
+        taken = rows.claimed(await self._fetch_around("claim", params, queues), queues)
         if taken:
             self._is_busy = len(taken) > 1
         return taken
@@ -217,7 +219,8 @@ class PostgresOperations(PostgresDefinitions):
         if due is None or due > 0:
             return []
         began = time.monotonic()
-        found = [rows.reaped(row) for row in await self._fetch("reap", {"limit": limit, "stale_age": float(stale_age)})]
+        params = {"limit": limit, "stale_age": float(stale_age)}
+        found = [rows.reaped(row) for row in await self._fetch_around("reap", params)]
         if found:
             names = literals.texts(self._transaction_name(job, job.attempts) for job in found)
             with suppress(StorageError):  # What was taken back has to be told; the sessions end by themselves, later.
@@ -307,8 +310,7 @@ class PostgresOperations(PostgresDefinitions):
         await self._fetch("prune_slots")
         await self._fetch("prune_workers")
         self._worker_ids.clear()
-        params = {"limit": limit - ended, "retention_seconds": RETENTION_SECONDS}
-        return ended + (await self._fetch("prune_waiting", params))[0][0]
+        return ended + (await self._fetch_around("prune_waiting", {"limit": limit - ended}))[0][0]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""
@@ -385,6 +387,29 @@ class PostgresOperations(PostgresDefinitions):
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
         """Run an operation's statement."""
         return await self._repeated(lambda session: session.fetch(name, params or {}))
+
+    async def _fetch_around(self, name: str, params: dict[str, Any], queues: Sequence[str] | None = None) -> Rows:
+        """Run a statement about many jobs; set those aside as failed that it cannot compute with, and repeat it.
+
+        The failed statement did nothing. Where every row is sound, this costs nothing.
+        """
+        for _ in range(TRIES - 1):
+            try:
+                return await self._fetch(name, params)
+            except StorageError as error:
+                if not isinstance(error.__cause__, psycopg.DataError) or not await self._set_aside(queues):
+                    raise
+        return await self._fetch(name, params)
+
+    async def _set_aside(self, queues: Sequence[str] | None) -> int:
+        """End jobs of these queues, or of all, as failed that nothing can be computed with; return how many."""
+        ((jobs,),) = await self._fetch("set_aside", {"queues": None if queues is None else literals.texts(queues)})
+        if jobs:
+            logging.getLogger("pgjq").error(
+                "jobs set aside as failed: their rows hold values out of bounds; find_jobs shows each one's error",
+                extra={"jobs": jobs, "queues": queues},
+            )
+        return jobs
 
     async def _repeated(self, work: Callable[[Session], Awaitable[R]]) -> R:
         """Do something with a connection; a deadlock did nothing, so it is done again."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import Definition, in_force
 from pgjq.job import STATES, Event, JobError, JobSource, JobStatus, QueueInfo, QueueStats, WorkerInfo
-from pgjq.options import PLAIN, JobOptions
+from pgjq.options import LONGEST, PLAIN, JobOptions
 from pgjq.policy import POLICIES
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OPTIONS = {field.name for field in fields(JobOptions)}
+_KINDS = {"retry_backoff": bool, "dead_letter": str}  # All others are seconds.
 # The columns of the view `jobs`, in their order.
 _JOBS = [
     "seq",
@@ -64,9 +65,18 @@ def _claimed(row: Sequence[Any]) -> Claimed:
     )
 
 
-def job_options(stored: dict[str, Any]) -> JobOptions:
-    """Read what a job brings along; what newer code may have written beside it is passed over."""
-    return JobOptions(**{name: value for name, value in stored.items() if name in _OPTIONS})
+def job_options(stored: Any) -> JobOptions:
+    """Read what a job brings along; what newer code may have written beside it is passed over.
+
+    So is a value that nothing can be computed with, which only a row that was written by hand has.
+    """
+    values = cast("dict[str, Any]", stored if isinstance(stored, dict) else {})
+    return JobOptions(**{name: value for name, value in values.items() if name in _OPTIONS and _is_sound(name, value)})
+
+
+def _is_sound(name: str, value: Any) -> bool:
+    kind = _KINDS.get(name)
+    return isinstance(value, kind) if kind else isinstance(value, int | float) and 0 <= value <= LONGEST
 
 
 def reaped(row: Sequence[Any]) -> Reaped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final
 
 import redis
@@ -12,7 +13,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pgjq.errors import ValidationError
+from pgjq.redaction import read_redacted
 
 # What a URL may say otherwise. A peer that is gone is noticed by the call that it does not answer.
 USUAL: Final[dict[str, Any]] = {
@@ -33,21 +34,21 @@ class Address:
     """A URL, and the connections that it leads to. Making one does not connect it."""
 
     def __init__(self, url: str) -> None:
+        read_redacted(lambda: self._read(url), str(url), "this is not a URL of Redis", ValueError, TypeError)
+
+    def _read(self, url: str) -> None:
         blocking: Any = redis.ConnectionPool
         awaiting: Any = redis.asyncio.ConnectionPool
-        try:
-            usual = _usual(url)
-            pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **usual)
-            async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **usual)
-            for settings in (pool.connection_kwargs, async_pool.connection_kwargs):
-                settings["decode_responses"] = False  # Payloads are bytes, whatever a URL says.
-            # Waiting in redis-py, on Python 3.11, costs a task for each command, and forgets that it was cancelled.
-            self.patience: float | None = async_pool.connection_kwargs.pop("socket_timeout")
-            async_pool.connection_kwargs["socket_timeout"] = None
-            self._pool, self._async_pool = pool, async_pool
-            self.connection()
-        except (ValueError, TypeError) as error:
-            raise ValidationError(f"this is not a URL of Redis: {error}") from error
+        usual = _usual(url)
+        pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **usual)
+        async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **usual)
+        for settings in (pool.connection_kwargs, async_pool.connection_kwargs):
+            settings["decode_responses"] = False  # Payloads are bytes, whatever a URL says.
+        # Waiting in redis-py, on Python 3.11, costs a task for each command, and forgets that it was cancelled.
+        self.patience: float | None = async_pool.connection_kwargs.pop("socket_timeout")
+        async_pool.connection_kwargs["socket_timeout"] = None
+        self._pool, self._async_pool = pool, async_pool
+        self.connection()
 
     def connection(self, patience: float | None = None) -> Any:
         """Make a connection for threads; `patience` is how long to wait for anything, if not as long as usual."""
@@ -74,6 +75,10 @@ class Address:
 
 def _usual(url: str) -> dict[str, Any]:
     """Find what holds unless the URL says otherwise; a socket in a directory has nobody to keep alive."""
+    if (late := url.rpartition("@")[0]) and re.search(r"://[^/?#]*[/?#]", late):
+        raise ValueError("an @ comes after a /, ? or #; in a password these are written %2F, %3F and %23")
+    if re.match(r"unix://[^/@]+/", url):
+        raise ValueError("a socket is named with three slashes, as unix:///run/redis.sock")
     driver: Any = connection
     said: dict[str, Any] = driver.parse_url(url)
     for option, why in OURS.items():

@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from pgjq.storage.malformed import MalformedLog
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -31,7 +33,9 @@ class Audience:
     hear anything for a while.
     """
 
-    def __init__(self, subjects: Subjects, *, stays: bool) -> None:
+    def __init__(self, channel: str, subjects: Subjects, *, stays: bool) -> None:
+        self._channel = channel
+        self._malformed = MalformedLog()
         self._subjects = subjects
         self._stays = stays
         self._lock = threading.Lock()
@@ -67,7 +71,8 @@ class Audience:
             for subject in self._subjects(message):
                 for box in tuple(self._wants.get(subject, ())):
                     box.put(message)
-        except (ValueError, TypeError, LookupError):
+        except Exception as error:  # noqa: BLE001  (a subscriber's mailbox reads the message, too)
+            self._malformed.note(self._channel, error)
             self.resync()
 
     def resync(self) -> None:

@@ -76,7 +76,7 @@ class ThreadListener:
         self._lock = threading.RLock()  # for what is in memory, and never held while the server is asked
         self._starting = threading.Lock()
         self._closing = threading.Event()
-        self._audience = Audience(self._subjects, stays=self._stays)
+        self._audience = Audience(self._channel, self._subjects, stays=self._stays)
         self._pubsub: Any = None
         self._thread: threading.Thread | None = None
 

@@ -33,7 +33,7 @@ class LoopListener:
     """A channel's listeners, one for each event loop that uses them; see `Listener`."""
 
     def __init__(self, address: Address, channel: str, subjects: Subjects, *, stays: bool) -> None:
-        self._make: Callable[[], _Ear] = lambda: _Ear(address, channel, Audience(subjects, stays=stays))
+        self._make: Callable[[], _Ear] = lambda: _Ear(address, channel, Audience(channel, subjects, stays=stays))
         self._lock = threading.Lock()
         self._closed = False
         self._ears: dict[asyncio.AbstractEventLoop, _Ear] = {}
