@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from pgjq.background import BackgroundThread
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, StorageError, ValidationError
 from pgjq.events import NAMES, Bus, BusName
@@ -132,8 +132,10 @@ class Ears:
         self._feed = feed
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
+        self._thread: BackgroundThread | None = None
         if isinstance(feed, Feed):
-            threading.Thread(target=self._listen, args=(feed,), name="pgjq events", daemon=True).start()
+            self._thread = BackgroundThread("pgjq events", lambda: self._listen(feed))
+            self._thread.start()
         else:
             self._task = asyncio.get_running_loop().create_task(self._listen_async(feed), name="pgjq events")
 

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from pgjq.background import BackgroundThread
 from pgjq.outcome import Completed, Outcome, Released, decide, fail
 from pgjq.serde import serialize_result
 from pgjq.worker.job_log import log_abandoned, log_dropped
@@ -70,8 +71,7 @@ class Executor:
         self._busy: set[Run] = set()  # On threads; adding and discarding are atomic.
         self._handed = 0  # To threads that share the slots with coroutines; only the loop counts.
         self._threads = [
-            threading.Thread(target=self._serve, name=f"pgjq runner {n}", daemon=True)
-            for n in range(concurrency if threads else 0)
+            BackgroundThread(f"pgjq runner {n}", self._serve) for n in range(concurrency if threads else 0)
         ]
         for thread in self._threads:
             thread.start()

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from pgjq.background import BackgroundThread
 from pgjq.errors import StorageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
     A step that raises is reported and tried again after a pause that doubles up to five seconds. `nudge` makes the next
-    call come at once; `stop` ends the thread after the step that it is in, and `end` is the last that it calls.
+    call come at once; `stop` ends the thread after the step that it is in, and `end` is the last that it calls. The
+    thread is supervised (`pgjq.background`), also against a `report` that raises.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class Loop:
         self._end = end
         self._nudged = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._ended = False
+        self._thread = BackgroundThread(name, self._run, self._nudged.wait)
 
     def start(self) -> None:
         """Start the thread."""
@@ -75,20 +78,22 @@ class Loop:
         """End the thread and wait for it; one that hangs in a dead connection need not be waited for longer."""
         self._stopping = True
         self._nudged.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         pause = BACKOFF
         while not self._stopping:
             try:
+                self._thread.touch()
                 wait = self._step()
                 pause = BACKOFF
             except Exception as error:  # noqa: BLE001
+                self._thread.note(error)
                 if not (self._stopping and isinstance(error, StorageError)):
                     self._report(error)
                 wait, pause = pause, min(pause * 2, LONGEST_BACKOFF)
             self._nudged.wait(wait)
             self._nudged.clear()
-        if self._end is not None:
+        if self._end is not None and not self._ended:
+            self._ended = True
             self._end()

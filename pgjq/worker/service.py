@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+from pgjq.background import BackgroundThread
 from pgjq.errors import ValidationError
 from pgjq.options import seconds
 from pgjq.worker.engine import Engine
@@ -75,7 +75,8 @@ class OwnLoop:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pgjq worker", daemon=True)
+        # What leaves the loop, such as a SystemExit in a callback, must not leave a worker behind that does nothing.
+        self._thread = BackgroundThread("pgjq worker", self._loop.run_forever)
         self._thread.start()
         try:
             self._call(service.start())
