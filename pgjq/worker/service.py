@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import timedelta
 
+    from pgjq.errors import PgjqError
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
 
@@ -100,7 +101,12 @@ class OwnLoop:
 
 
 class Runnable(ABC):
-    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals."""
+    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals.
+
+    `failure` is what ended it although it was not asked to stop.
+    """
+
+    failure: PgjqError | None = None
 
     @abstractmethod
     def start(self) -> None:
@@ -115,9 +121,15 @@ class Runnable(ABC):
         asked = Asked()
         self.start()
         try:
-            asked.wait()
+            self.wait(asked)
         finally:
             self.stop()
+
+    def wait(self, asked: Asked) -> None:
+        """Block the main thread until SIGTERM or SIGINT; raise what ended this before."""
+        asked.wait(lambda: self.failure is not None)
+        if self.failure is not None:
+            raise self.failure
 
     def __enter__(self) -> Self:
         self.start()

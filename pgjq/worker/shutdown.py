@@ -26,10 +26,10 @@ class Asked:
         self.ask = self._event.set
         _on_signal(self.ask)
 
-    def wait(self) -> None:
-        """Block the main thread until SIGTERM or SIGINT."""
+    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Block the main thread until SIGTERM or SIGINT, or until something else ended what runs."""
         # Python runs signal handlers between two waits, not within a wait that has no end.
-        while not self._event.wait(0.5):
+        while not (self._event.wait(0.5) or is_over()):
             pass
 
 
