@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Subscription
 
 # Waiting ends when something happens, or when the storage or the feed is closed; this is only how often it is begun.
+# There is nothing to look at between two events, so a shorter wait would find no more: an event that the listener did
+# not hear is not kept anywhere. A mailbox keeps what is put before it is waited for.
 LONG = 3600.0
 # A warning is about a queue, and comes from whoever keeps the storage in order: no queue's own worker tells of it.
 ANYWHERE = (*NAMES, "warning")

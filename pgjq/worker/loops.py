@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
 
+# Every wait for a wake-up inside a worker ends this often, and looks: a wake-up that is missed, by a defect or by a
+# fault that was not thought of, costs seconds and never leaves a worker idle for good. Looking costs no statement.
+LOOK_SECONDS = 5.0
+
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 

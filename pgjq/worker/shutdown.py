@@ -42,6 +42,8 @@ class AsyncAsked:
 
     async def wait(self) -> None:
         """Wait until SIGTERM or SIGINT."""
+        # The wait has no bound and misses nothing: signals have no other way to this process, and their handler runs
+        # on this loop's own thread.
         await self._event.wait()
 
 

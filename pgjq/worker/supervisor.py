@@ -164,7 +164,7 @@ class Supervisor:
 
     def _ask_at_end(self, supervisor: int, pipe: int, asked: Asked) -> None:
         """Ask this worker to stop when its pipe closes; one whose supervisor is gone has a bound for that."""
-        os.read(pipe, 1)
+        os.read(pipe, 1)  # Without a bound: the kernel closes the pipe of a process that has ended, whatever ended it.
         asked.ask()
         while os.getppid() == supervisor:
             time.sleep(TICK)  # The supervisor waits for this process, or kills it.
@@ -242,7 +242,7 @@ def _fork(child: Callable[[], None]) -> int:
     try:
         child()
         status = 0
-    except BaseException:  # noqa: BLE001  (what leaves here must not run the parent's code)
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001  (what leaves here must not run the parent's code)
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(status)

@@ -115,7 +115,7 @@ class Office:
         if not self._talking.acquire(blocking=False):
             self._leaving = True
             self._hang_up()
-            self._talking.acquire()
+            self._talking.acquire()  # For as long as connecting may take; a session that was there has been cut.
         try:
             self._unlock()
             self._close()
