@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
-from pgjq.migrate import check_ours, current_schema, grant_roles, has_roles, sqlalchemy_url
+from pgjq.migrate import check_encoding, check_ours, current_schema, grant_roles, has_roles, sqlalchemy_url
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -31,6 +31,7 @@ def migrate_with(connection: Connection) -> None:
         connection.execute(text("select pg_advisory_xact_lock(hashtext(:key))"), {"key": f"pgjq.migrate.{schema}"})
         connection.execute(text(SEARCH_PATH))
         check_ours(connection, schema)
+        check_encoding(connection)
         if not inspect(connection).has_schema(schema):
             connection.execute(CreateSchema(schema))
         context.run_migrations()

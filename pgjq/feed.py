@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from pgjq.background import BackgroundThread
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, StorageError, ValidationError
 from pgjq.events import NAMES, Bus, BusName
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Subscription
 
 # Waiting ends when something happens, or when the storage or the feed is closed; this is only how often it is begun.
+# There is nothing to look at between two events, so a shorter wait would find no more: an event that the listener did
+# not hear is not kept anywhere. A mailbox keeps what is put before it is waited for.
 LONG = 3600.0
 # A warning is about a queue, and comes from whoever keeps the storage in order: no queue's own worker tells of it.
 ANYWHERE = (*NAMES, "warning")
@@ -132,8 +134,10 @@ class Ears:
         self._feed = feed
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
+        self._thread: BackgroundThread | None = None
         if isinstance(feed, Feed):
-            threading.Thread(target=self._listen, args=(feed,), name="pgjq events", daemon=True).start()
+            self._thread = BackgroundThread("pgjq events", lambda: self._listen(feed))
+            self._thread.start()
         else:
             self._task = asyncio.get_running_loop().create_task(self._listen_async(feed), name="pgjq events")
 

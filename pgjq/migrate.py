@@ -133,6 +133,19 @@ def check_ours(connection: Connection, schema: str) -> None:
         raise SchemaError(message)
 
 
+def check_encoding(connection: Connection) -> None:
+    """Refuse a database in another encoding than UTF-8: ids, keys and errors may have any character."""
+    from sqlalchemy import text
+
+    encoding = connection.execute(text("show server_encoding")).scalar_one()
+    if encoding != "UTF8":
+        message = (
+            f"the encoding of this database is {encoding}, and pgjq needs UTF8: create another database with"
+            " create database … encoding 'UTF8' template template0"
+        )
+        raise SchemaError(message)
+
+
 def current_schema() -> str:
     """Name the schema that the running migration is for: the option `pgjq_schema` of alembic's configuration."""
     from alembic import context
@@ -149,7 +162,8 @@ def sqlalchemy_url(conninfo: str) -> Any:
     """Turn a connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
     from sqlalchemy.engine import URL
 
-    return URL.create(DRIVER, query={name: str(value) for name, value in parameters(conninfo).items()})
+    query = {name: str(value) for name, value in parameters(conninfo).items()}
+    return URL.create(DRIVER, query=query | {"client_encoding": "utf8"})
 
 
 def _config(schema: str) -> Config:

@@ -259,6 +259,9 @@ class Queue(QueueBase, Runnable):
 class Worker(Runnable):
     """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over.
 
+    Should the process that watches over them be killed, its processes end, the queues get an `error` event, and `run`
+    raises it.
+
     Claims take turns: each begins with the next queue, and goes on with the others if that one has too few jobs. So no
     queue starves behind the backlog of another. With `strict=True` each claim begins with the first queue, and a queue
     is served only while those before it have nothing to run.
@@ -290,7 +293,14 @@ class Worker(Runnable):
         if self._running is not None:
             raise PgjqError("this worker has been started already")
         if self.processes > 1:
-            self._running = Supervisor(self.processes, self._be_one_process, self.queues[0].bus.logger)
+            self.failure = None
+            self._running = Supervisor(
+                self.processes,
+                self._be_one_process,
+                self.queues[0].bus.logger,
+                grace=self.grace,
+                lost=self._lose_processes,
+            )
         else:
             self._running = OwnLoop(self._service(self.queues[0].worker_id))
 
@@ -300,6 +310,12 @@ class Worker(Runnable):
         running, self._running = self._running, None
         if running is not None:
             running.stop(grace)
+
+    def _lose_processes(self, error: PgjqError) -> None:
+        """Tell that nothing serves the queues any more, on a thread: by `error` events, and to `run`."""
+        self.failure = error
+        for queue in self.queues:
+            queue.bus.error(error, "serving stopped")
 
     def _service(self, worker_id: str) -> Service:
         return Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace, strict=self.strict)

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pytest_postgresql import factories
 from pytest_postgresql.janitor import DatabaseJanitor
@@ -86,8 +87,21 @@ template = factories.postgresql_noproc(dbname=f"pgjq_{uuid4().hex}", depends_on=
 
 
 @contextmanager
-def new_database(server: str, template: NoopExecutor | None = None) -> Generator[str]:
-    """Make a database, empty or cloned from the template, and drop it in the end, with all connections to it."""
+def new_database(server: str, template: NoopExecutor | None = None, *, encoding: str | None = None) -> Generator[str]:
+    """Make a database, empty or cloned from the template, and drop it in the end, with all connections to it.
+
+    One of another encoding is empty, and has to be made by a statement of its own.
+    """
+    if encoding is not None:
+        name = f"pgjq_{uuid4().hex}"
+        with psycopg.connect(server, autocommit=True) as connection:
+            create = sql.SQL("create database {} encoding {} template template0 lc_collate 'C' lc_ctype 'C'")
+            connection.execute(create.format(sql.Identifier(name), encoding))
+            try:
+                yield make_conninfo(server, dbname=name)
+            finally:
+                connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+        return
     address, name = Address.of(server), f"pgjq_{uuid4().hex}"
     with DatabaseJanitor(
         user=address.user,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pgjq.cli.storage import kind_of
+from pgjq.errors import PgjqError
 from pgjq.queue import Queue
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1000
 SAMPLES: Final = 100
+START_SECONDS: Final = 60.0  # A worker that claims nothing must not keep the command waiting for ever.
 IDLE_SECONDS: Final = 0.005  # Between two samples, so that the worker has gone to sleep.
 LOOK_SECONDS: Final = 0.05
 
@@ -128,7 +130,8 @@ class _Bench:
     def _wait_for_start(self, number: int) -> float:
         self._started.clear()
         self._client.enqueue(self._queue.name, None, number)
-        self._started.wait()
+        if not self._started.wait(START_SECONDS):
+            raise PgjqError(f"the job did not start within {START_SECONDS:g} s: see the log for what the worker says")
         return self._begun
 
     def _wait_for_result(self, number: int) -> float:

@@ -31,6 +31,6 @@ def run(runnable: Runnable, started: str, stopping: str) -> None:
     asked = Asked()
     with runnable:
         logger.info("%s", started)
-        asked.wait()
+        runnable.wait(asked)
         logger.info("%s", stopping)
     logger.info("stopped")

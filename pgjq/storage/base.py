@@ -118,10 +118,14 @@ def made(settlement: Settlement, state: State | None, same_error: bool) -> Settl
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What a heartbeat learned. A lease in neither list was renewed."""
+    """What a heartbeat learned. A lease that is neither lost nor skipped was renewed.
+
+    A skipped lease is held, but was not renewed: another transaction has locked its job. The caller asks again soon.
+    """
 
     lost: list[Lease]
     cancel_requested: list[Lease]
+    skipped: Sequence[Lease] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,7 @@ class Operations(Protocol):
         ...
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
-        """Move `locked_until` ahead for every lease that is still held."""
+        """Move `locked_until` ahead for every lease that is still held; wait for none, see `Pulse.skipped`."""
         ...
 
     def effects(

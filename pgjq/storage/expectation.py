@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # How soon one looks again where no word comes, and where the storage is away: soon at first, then every second.
 SOON: Final = 0.05
 SELDOM: Final = 1.0
+# A waiter looks this often although notifications come: one that was missed must not cost the whole timeout.
+LOOK_SECONDS: Final = 10.0
 
 
 class MailExpectation(ABC):
@@ -61,7 +63,7 @@ class MailExpectation(ABC):
         pause = SOON
         looked: Answer | None = None
         if self._is_new:
-            word = await self._box.take(timeout if self._hears else min(timeout, pause))
+            word = await self._box.take(min(timeout, LOOK_SECONDS if self._hears else pause))
             if (told := self._told(word)) is not None:
                 return told
         while True:
@@ -78,7 +80,7 @@ class MailExpectation(ABC):
             left = until - time.monotonic()
             if left <= 0:
                 return looked
-            word = await self._box.take(left if trusted else min(left, pause))
+            word = await self._box.take(min(left, LOOK_SECONDS if trusted else pause))
             if (told := self._told(word)) is not None:
                 return told
             pause = SOON if word else min(pause * 1.5, SELDOM)

@@ -1,6 +1,8 @@
 """A bounded box between whoever learns of something, on any thread, and whoever waits for it, in either colour.
 
-The box never blocks the one who puts: when it is full the oldest item goes, and `dropped` counts it.
+The box never blocks the one who puts: when it is full the oldest item goes, and `dropped` counts it. No `take`
+misses an item, begun before or after: a thread waits for a condition on the items, under their lock; for an
+event loop the wake-up is a callback on that loop, which runs after `take` has begun to wait.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, within
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, LOOK_SECONDS, call_on_loop, within
 from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
 
-# Long enough to cost nothing; a sleeper is woken, or looks for itself, long before.
+# How often sleeping begins anew. It is no bound on how late work is found: inside, a storage looks for itself every
+# `block_timeout` seconds, woken or not.
 ASLEEP = 3600.0
 
 # A claim of more than this is hardly cheaper for each of its jobs, and the handlers would run dry while they wait for
@@ -290,7 +291,7 @@ class Engine:
             if self._room_in(self._executor.concurrency) and (room := self._room_in(self._executor.usable)):
                 return min(room, CLAIM)
             self._room.clear()
-            await self._room.wait()
+            await within(LOOK_SECONDS, self._room.wait())
         return 0
 
     def _room_in(self, slots: int) -> int:

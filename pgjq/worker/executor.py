@@ -22,6 +22,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from pgjq.background import BackgroundThread
 from pgjq.outcome import Completed, Outcome, Released, decide, fail
 from pgjq.serde import serialize_result
 from pgjq.worker.job_log import log_abandoned, log_dropped
@@ -70,8 +71,7 @@ class Executor:
         self._busy: set[Run] = set()  # On threads; adding and discarding are atomic.
         self._handed = 0  # To threads that share the slots with coroutines; only the loop counts.
         self._threads = [
-            threading.Thread(target=self._serve, name=f"pgjq runner {n}", daemon=True)
-            for n in range(concurrency if threads else 0)
+            BackgroundThread(f"pgjq runner {n}", self._serve) for n in range(concurrency if threads else 0)
         ]
         for thread in self._threads:
             thread.start()
@@ -188,6 +188,8 @@ class Executor:
 
     def _serve(self) -> None:
         """Run plain functions, one after the other."""
+        # The wait has no bound and misses nothing: the inbox holds each run until a thread takes it, and `stop` puts a
+        # None into it for each thread.
         while (run := self._inbox.get()) is not None:
             # What waited until its lease was lost is another worker's; it is given back, should it still be ours.
             started = not run.is_over() and run.start()
@@ -261,6 +263,8 @@ def _call_back(run: Run, job: Job) -> Any:
 
     run.signal.on_abort(spoken.set)
     run.consumer.handler(job, done)
+    # The wait is as long as the job: it ends with `done`, or with the signal at expiry, loss of the lease or shutdown.
+    # A signal that was set before `on_abort` has called it already.
     spoken.wait()
     if not said:
         job.signal.raise_if_aborted()

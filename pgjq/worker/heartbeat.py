@@ -7,6 +7,9 @@ Rules
   or settle it may be blocked.
 * One statement renews everything that is in the worker's hands: what runs, what waits to start, what waits to be
   settled. A lease that the storage no longer knows is lost; a wish to cancel is passed on by the run's signal.
+* A job that another transaction has locked is skipped: its lease is neither lost nor renewed. The thread asks for it
+  again soon, and for it alone, until it is renewed, lost, or no longer trusted.
+* This thread waits for no locked row for long. All leases of the worker would lapse meanwhile.
 * The watch never waits for the storage, which may be what is wrong. A lease that could not be renewed in time is not
   trusted any more, before it lapses: its signal is set. What its run ends in is still offered to the storage, which
   refuses it if somebody else owns the job. An attempt that has taken too long is over, whatever its handler does.
@@ -116,23 +119,24 @@ class Heartbeat:
         late = [run for run in runs if _start_by(run) <= now and run.give_up()]
         if late:
             self._give_back(self._ops, late)
-        # A run that is being completed has its row locked by its own transaction, which all the others would wait for.
         runs = [run for run in runs if run.beat is not None and not run.completing]
-        if any(_next_beat(run) <= now for run in runs):
-            self._renew(runs)
+        due = [run for run in runs if _next_beat(run) <= now]
+        if due:
+            self._renew(due if all(run.skipped for run in due) else runs)
         self._registration.renew(self._ops)
 
     def _renew(self, runs: list[Run]) -> None:
         sent = time.monotonic()
         pulse = drive(self._ops.heartbeat([run.claimed.lease for run in runs]))
-        lost = {id(lease) for lease in pulse.lost}
-        cancelled = {id(lease) for lease in pulse.cancel_requested}
+        lost, skipped = set(map(id, pulse.lost)), set(map(id, pulse.skipped))
+        cancelled = set(map(id, pulse.cancel_requested))
         for run in runs:
-            if id(run.claimed.lease) in lost:
+            lease = id(run.claimed.lease)
+            if lease in lost:
                 self._lose(run)
                 continue
-            run.renewed(sent)
-            if id(run.claimed.lease) in cancelled:
+            (run.skip if lease in skipped else run.renewed)(sent)
+            if lease in cancelled:
                 self._abort(run, CANCELLED)
 
     def _lose(self, run: Run) -> None:

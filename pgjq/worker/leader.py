@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pgjq.blocking import drive
 from pgjq.errors import StorageError, ValidationError
 from pgjq.options import seconds
-from pgjq.worker.loops import Loop
+from pgjq.worker.loops import LOOK_SECONDS, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pgjq.worker.fault_log import Activity
 
 MARGIN = 0.1
-ASLEEP = 3600.0
 GOODBYE_SECONDS = 2.0
 
 
@@ -145,7 +144,7 @@ class Leadership:
         with self._changing:
             if self._leading and not self._is_trusted():
                 self._set(-inf)
-            return max(0.0, self._trusted_until - time.monotonic()) if self._leading else ASLEEP
+            return max(0.0, self._trusted_until - time.monotonic()) if self._leading else LOOK_SECONDS
 
     def _set(self, trusted_until: float) -> None:
         """Trust until then, and tell of what that changes; two threads tell of it in the order in which it happens."""

@@ -9,6 +9,7 @@ import time
 from math import inf
 from typing import TYPE_CHECKING
 
+from pgjq.background import BackgroundThread
 from pgjq.deadline import bounded, current_deadline
 from pgjq.errors import StorageError
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pgjq.worker.fault_log import Activity
+
+# Every wait for a wake-up inside a worker ends this often, and looks: a wake-up that is missed, by a defect or by a
+# fault that was not thought of, costs seconds and never leaves a worker idle for good. Looking costs no statement.
+LOOK_SECONDS = 5.0
 
 BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
@@ -59,8 +64,9 @@ class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
     A step that raises is reported and tried again after a pause that doubles up to five seconds. Its calls have the
-    deadline of the task or thread that made this. `nudge` makes the next
-    call come at once; `stop` ends the thread after the step that it is in, and `end` is the last that it calls.
+    deadline of the task or thread that made this. `nudge` makes the next call come at once; `stop` ends the thread
+    after the step that it is in, and `end` is the last that it calls. The thread is supervised (`pgjq.background`),
+    also against a `report` that raises.
     """
 
     def __init__(
@@ -77,7 +83,8 @@ class Loop:
         self._deadline = current_deadline()
         self._nudged = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._ended = False
+        self._thread = BackgroundThread(name, self._run, self._nudged.wait)
 
     def start(self) -> None:
         """Start the thread."""
@@ -91,7 +98,7 @@ class Loop:
         """End the thread and wait for it, until a little after its deadline: it may hang in a dead connection."""
         self._stopping = True
         self._nudged.set()
-        if threading.current_thread() is self._thread:
+        if self._thread.is_current():
             return
         until = time.monotonic() + timeout
         while self._thread.is_alive() and time.monotonic() < min(until, self._deadline.until + CUT_SECONDS):
@@ -105,14 +112,17 @@ class Loop:
         pause = BACKOFF
         while not self._stopping:
             try:
+                self._thread.touch()
                 wait = self._step()
                 pause = BACKOFF
                 self._report.succeeded()
             except Exception as error:  # noqa: BLE001
+                self._thread.note(error)
                 if not (self._stopping and isinstance(error, StorageError)):
                     self._report(error)
                 wait, pause = pause, min(pause * 2, LONGEST_BACKOFF)
             self._nudged.wait(wait)
             self._nudged.clear()
-        if self._end is not None:
+        if self._end is not None and not self._ended:
+            self._ended = True
             self._end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from contextlib import asynccontextmanager
@@ -29,6 +30,11 @@ MARGIN = 0.1
 # A run that has not started this long after its claim is given back: another worker may have a free slot.
 START_WITHIN = 1.0
 
+# A lease that was not renewed because its row was locked is asked for again after a fourth of the usual interval, so
+# that a short lock costs no lease; and not more often than a handler that renews its own lease asks.
+ASK_AGAIN = 0.25
+ASK_AGAIN_SECONDS = 0.05
+
 
 class Run:
     """What a worker knows of a job in its hands, from the claim until it is settled.
@@ -52,6 +58,7 @@ class Run:
         "in_transaction",
         "next_beat",
         "published",
+        "skipped",
         "start_by",
         "started",
         "trusted_until",
@@ -76,7 +83,7 @@ class Run:
         self.worker = worker
         self.committed = committed
         self.in_transaction = False
-        self.completing = False  # Its own transaction holds the row: renewing waits for it, and is not needed.
+        self.completing = False  # Its own transaction holds the row and ends the run: nothing is to be renewed.
         self._signal: Signal | None = None
         self.ended = False
         self.beat = beat
@@ -91,6 +98,7 @@ class Run:
         self.waits: Sequence[Gate] = ()  # All that this run's events wait for.
         self.published = False
         self.trusted_until: float | None = None
+        self.skipped = False  # The last heartbeat did not renew the lease: another transaction had locked the row.
         self.renewed(sent)
 
     @property
@@ -122,8 +130,15 @@ class Run:
         lease = self.claimed.lease_seconds
         margin = 0.0 if self.beat is None else MARGIN
         self.trusted_until = None if lease is None else sent + lease * (1 - margin)
+        self.skipped = False
         if self.beat is not None:
             self.next_beat = sent + self.beat
+
+    def skip(self, sent: float) -> None:
+        """Ask for the lease again soon, and trust it no longer than before: a heartbeat found its row locked."""
+        self.skipped = True
+        if self.beat is not None:
+            self.next_beat = sent + max(self.beat * ASK_AGAIN, min(self.beat, ASK_AGAIN_SECONDS))
 
     def start(self) -> bool:
         """Take the right to call the handler; False if the run is over, or was given up."""
@@ -206,14 +221,26 @@ class _Held:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
 
+    async def _pause(self, seconds: float) -> None:
+        raise NotImplementedError
+
     async def _renew(self) -> None:
+        """Ask until the lease is renewed or lost. While another transaction has its row locked it is neither."""
+        while not await self._ask_to_renew():
+            await self._pause(ASK_AGAIN_SECONDS)
+            if self._run.is_over():
+                raise self._lost()
+
+    async def _ask_to_renew(self) -> bool:
         sent = time.monotonic()
         pulse = await self._ops.heartbeat([self._run.claimed.lease])
         if pulse.lost:
             raise self._lost()
-        self._run.renewed(sent)
         if pulse.cancel_requested:
             self.signal.abort(CANCELLED)
+        if not pulse.skipped:
+            self._run.renewed(sent)
+        return not pulse.skipped
 
     async def _keep(self, value: Any) -> None:
         data = self._run.consumer.payload_serde.serialize(value)
@@ -253,6 +280,9 @@ class Job(_Held):
 
     __slots__ = ()
 
+    async def _pause(self, seconds: float) -> None:
+        self.signal.wait(seconds)
+
     def heartbeat(self) -> None:
         """Renew the lease now; LeaseLostError if it is gone."""
         drive(self._renew())
@@ -275,6 +305,9 @@ class AsyncJob(_Held):
     """A job in the hands of a coroutine: the same, to be awaited."""
 
     __slots__ = ()
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     async def heartbeat(self) -> None:
         """Renew the lease now; LeaseLostError if it is gone."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, bounded
 from pgjq.errors import ValidationError
 from pgjq.options import seconds
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import timedelta
 
+    from pgjq.errors import PgjqError
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
 
@@ -84,7 +85,8 @@ class OwnLoop:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pgjq worker", daemon=True)
+        # What leaves the loop, such as a SystemExit in a callback, must not leave a worker behind that does nothing.
+        self._thread = BackgroundThread("pgjq worker", self._loop.run_forever)
         self._thread.start()
         try:
             self._call(service.start())
@@ -118,7 +120,12 @@ async def _cancel_the_rest() -> None:
 
 
 class Runnable(ABC):
-    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals."""
+    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals.
+
+    `failure` is what ended it although it was not asked to stop.
+    """
+
+    failure: PgjqError | None = None
 
     @abstractmethod
     def start(self) -> None:
@@ -133,9 +140,15 @@ class Runnable(ABC):
         asked = Asked()
         self.start()
         try:
-            asked.wait()
+            self.wait(asked)
         finally:
             self.stop()
+
+    def wait(self, asked: Asked) -> None:
+        """Block the main thread until SIGTERM or SIGINT; raise what ended this before."""
+        asked.wait(lambda: self.failure is not None)
+        if self.failure is not None:
+            raise self.failure
 
     def __enter__(self) -> Self:
         self.start()

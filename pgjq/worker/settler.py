@@ -25,7 +25,7 @@ from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
 from pgjq.outcome import Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, call_on_loop, cancel
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, LOOK_SECONDS, call_on_loop, cancel, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,7 +95,10 @@ class Settler:
 
     async def _run(self) -> None:
         while True:
-            await self._work.wait()
+            await within(LOOK_SECONDS, self._work.wait())
+            if not self._waiting:
+                self._work.clear()
+                continue
             if len(self._waiting) < BATCH and not self._hurried():
                 await asyncio.sleep(LINGER)
             self._work.clear()

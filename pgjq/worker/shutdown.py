@@ -26,10 +26,10 @@ class Asked:
         self.ask = self._event.set
         _on_signal(self.ask)
 
-    def wait(self) -> None:
-        """Block the main thread until SIGTERM or SIGINT."""
+    def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Block the main thread until SIGTERM or SIGINT, or until something else ended what runs."""
         # Python runs signal handlers between two waits, not within a wait that has no end.
-        while not self._event.wait(0.5):
+        while not (self._event.wait(0.5) or is_over()):
             pass
 
 
@@ -42,6 +42,8 @@ class AsyncAsked:
 
     async def wait(self) -> None:
         """Wait until SIGTERM or SIGINT."""
+        # The wait has no bound and misses nothing: signals have no other way to this process, and their handler runs
+        # on this loop's own thread.
         await self._event.wait()
 
 

@@ -1,13 +1,42 @@
 -- Heartbeat: move locked_until ahead for every lease that is still held.
 --
--- A lease that comes back is renewed, or could not be renewed past its attempt's expiry; one that does not is lost. The
--- lease lapses `lease_seconds` after this statement began, so a worker that counts from when it sent it always stops
--- trusting its lease before the database does. The caller sorts the rows by queue and seq, as settle's do.
+-- Guarantees
+--   * A lease that comes back as renewed was renewed, or could not be renewed past its attempt's expiry.
+--   * A lease that comes back only as not renewed is held, but another transaction has locked its row: an operator's,
+--     or the handler's own. This statement skips such a row: while it waited, all other leases of the worker would
+--     lapse. The caller asks again soon, and trusts that lease no longer than before.
+--   * A lease that does not come back is lost.
+--   * The lease lapses `lease_seconds` after this statement began, so a worker that counts from when it sent it always
+--     stops trusting its lease before the database does.
+--   * It never waits for a row, so the order of the rows does not matter, and it takes part in no deadlock.
+--
+-- The second part of the answer is read only if some lease was not renewed, and has the renewed ones as well.
 --
 -- Index: the primary key, once for each row given, as in settle.sql.
-update pgjq.job as j
-set locked_until = least(pgjq.now() + make_interval(secs => j.lease_seconds), j.expire_at)
-from unnest((select :queue_ids::integer[]), (select :seqs::bigint[]), (select :leases::integer[]))
-        as g (queue_id, seq, lease)
-where j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
-returning j.seq, j.lease, j.cancel_requested
+with given as materialized (
+    select g.queue_id, g.seq, g.lease
+    from unnest((select :queue_ids::integer[]), (select :seqs::bigint[]), (select :leases::integer[]))
+            as g (queue_id, seq, lease)
+),
+
+held as materialized (
+    select j.queue_id, j.seq, j.lease
+    from given as g
+    inner join pgjq.job as j on g.seq = j.seq and g.queue_id = j.queue_id and g.lease = j.lease and j.state + 0 = 1
+    for no key update of j skip locked
+),
+
+renewed as (
+    update pgjq.job as j
+    set locked_until = least(pgjq.now() + make_interval(secs => j.lease_seconds), j.expire_at)
+    from held as h
+    where j.seq = h.seq and j.queue_id = h.queue_id and j.lease = h.lease and j.state + 0 = 1
+    returning j.seq, j.lease, j.cancel_requested
+)
+
+select r.seq, r.lease, r.cancel_requested, true as renewed from renewed as r
+union all
+select j.seq, j.lease, j.cancel_requested, false as renewed
+from given as g
+inner join pgjq.job as j on g.seq = j.seq and g.queue_id = j.queue_id and g.lease = j.lease and j.state + 0 = 1
+where (select count(*) from renewed) < (select count(*) from given)

@@ -159,6 +159,34 @@ def test_a_notice_that_nobody_can_read_deafens_nobody(
         assert [next(events).name for _ in range(3)] == ["queued", "processing", "completed"]
 
 
+def test_a_clients_own_encoding_deafens_nobody(database: str, operator: psycopg.Connection[Any]) -> None:
+    """The server would send notifications in the encoding of the connection string, which is not UTF-8."""
+    far = PostgresStorage(f"{database} client_encoding=latin1")
+    client = Client(far)
+    with client.subscribe("q") as events, serving(far, lambda job: job.payload, block_timeout=30) as queue:
+        for channel in ("answers", "events", "wake"):
+            operator.execute("select pg_notify(%s, %s)", [f"pgjq.{channel}", "über"])
+        assert queue.enqueue_and_wait("ü", "☃", timeout=20) == "☃"
+        assert [next(events).id for _ in range(3)] == ["ü"] * 3
+    far.close()
+
+
+def test_a_notification_that_is_not_utf_8_is_ignored(
+    database: str, operator: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session's encoding is changed behind the listener's back, so that the server sends other bytes."""
+    heard: list[tuple[str, str]] = []
+    listening = line.Line(database, lambda channel, payload: heard.append((channel, payload)))
+    listening.ask(b"set client_encoding to 'LATIN1'")
+    listening.ask(b"listen x")
+    operator.execute("select pg_notify('x', %s)", ["über"])
+    operator.execute("select pg_notify('x', 'after')")
+    until(lambda: listening.read() or heard)
+    listening.close()
+    assert heard == [("x", "after")]
+    assert [record.getMessage() for record in caplog.records] == ["notification ignored, it is not UTF-8: channel b'x'"]
+
+
 def test_behind_a_transaction_pooler_answers_are_looked_for(
     database: str, tmp_path: Path, operator: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:

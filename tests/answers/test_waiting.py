@@ -74,6 +74,7 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A poll would take word for a shorter time, or look more often. Where word says all, nobody looks."""
+    monkeypatch.setattr("pgjq.storage.expectation.LOOK_SECONDS", 60)
     waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
     asleep, patience, looks = threading.Event(), list[float](), list[Any]()
     take, look = waiting._box.take, waiting._look
@@ -96,7 +97,7 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
         complete(storage, b"2")
         assert asked.result().result == b"2"
     drive(waiting.close())
-    assert patience == [100]
+    assert patience == [60]
     assert len(looks) == (0 if isinstance(storage, pgjq.RedisStorage) else 1)
 
 

@@ -24,6 +24,7 @@ from pgjq.blocking import drive
 from pgjq.migrate import downgrade, sqlalchemy_url, statements, status, versions_path
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
+from tests.databases import new_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +153,25 @@ def test_an_empty_database_is_migrated_to_the_newest_revision(empty_database: st
     found = status(empty_database)
     assert found.current == found.head
     assert works(empty_database)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "EUC_JP"])
+def test_a_database_in_another_encoding_is_refused(server: str, encoding: str) -> None:
+    with new_database(server, encoding=encoding) as conninfo:
+        with pytest.raises(pgjq.SchemaError, match=f"encoding of this database is {encoding}, and pgjq needs UTF8"):
+            pgjq.migrate(conninfo)
+        with psycopg.connect(conninfo) as connection:
+            assert connection.execute("select from pg_namespace where nspname = 'pgjq'").fetchall() == []
+
+
+def test_a_database_is_migrated_whatever_the_clients_encoding(empty_database: str) -> None:
+    conninfo = f"{empty_database} client_encoding=latin1"
+    pgjq.migrate(conninfo)
+    with closing(pgjq.PostgresStorage(conninfo)) as storage, pgjq.Client(storage) as client:
+        client.enqueue("☃", "ünique ☃", {"☃": 1})
+        status = client.get_status("☃", "ünique ☃")
+    assert status is not None
+    assert (status.id, status.state) == ("ünique ☃", "queued")
 
 
 def test_migrating_again_changes_nothing_and_keeps_the_jobs(postgres: pgjq.PostgresStorage) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pgjq import Client, MemoryStorage, Queue, UnsupportedError, ValidationError, Worker
+from tests.worker.conftest import until
 
 if TYPE_CHECKING:
     from pgjq import PostgresStorage
@@ -78,6 +79,52 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+ORPHANS = textwrap.dedent(
+    """
+    import os, sys, time, pgjq, pgjq.worker.supervisor
+    pgjq.worker.supervisor.STOP_WITHIN = 0.1
+    storage, style = pgjq.PostgresStorage(sys.argv[1]), sys.argv[2]
+    queue = (pgjq.AsyncQueue if style == "blocked loop" else pgjq.Queue)("q", storage=storage)
+
+    def work(job):
+        print("working", os.getpid(), os.getppid(), flush=True)
+        if style == "patient":
+            job.signal.wait(100)
+        else:
+            time.sleep(100)
+
+    async def block_the_loop(job):
+        work(job)
+
+    queue.execute(block_the_loop if style == "blocked loop" else work)
+    queue.on("error", lambda error: print(f"error {error}", flush=True))
+    worker = pgjq.Worker(queue, concurrency=1, processes=2, grace=0.1)
+    worker.start()
+    sys.stdin.readline()
+    worker.stop()
+    print("stopped", flush=True)
+    """
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("style", ["patient", "deaf", "blocked loop"])
+def test_a_supervisor_that_ends_takes_its_workers_along_and_is_missed(
+    database: str, postgres: PostgresStorage, style: str, number: signal.Signals
+) -> None:
+    Client(postgres).enqueue_many("q", [("a", None), ("b", None)])
+    script = [sys.executable, "-c", ORPHANS, database, style]
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        said = [parent.stdout.readline().split() for _ in range(2)]
+        workers, (supervisor,) = {int(pid) for _, pid, _ in said}, {int(pid) for _, _, pid in said}
+        os.kill(supervisor, number)
+        assert f"(process {supervisor}) has ended, and its workers stop" in parent.stdout.readline()
+        rest, _ = parent.communicate("stop\n", timeout=60)
+    assert (rest, parent.returncode) == ("stopped\n", 0)
+    until(lambda: not any(map(_alive, workers)))
 
 
 def test_memory_cannot_be_shared_among_processes() -> None:

@@ -18,6 +18,7 @@ import threading
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from pgjq.background import BackgroundThread
 from pgjq.storage.file import disk
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Bell:
         self._stopped = threading.Event()
         self._path = folder / f"{os.getpid()}-{uuid4().hex[:8]}.notify"
         self._fd = self._hang()
-        self._thread = threading.Thread(target=self._listen, name="pgjq bell", daemon=True)
+        self._thread = BackgroundThread("pgjq bell", self._listen, self._stopped.wait)
         self._thread.start()
 
     @property
@@ -88,6 +89,7 @@ class Bell:
         if self._fd is not None:
             waiting.register(self._fd, select.POLLIN)
         while not self._stopped.is_set():
+            self._thread.touch()
             if waiting.poll((FLOOR if self._fd is not None else DEAF_FLOOR) * 1000) and self._fd is not None:
                 os.read(self._fd, 1 << 16)
             if not self._stopped.is_set():

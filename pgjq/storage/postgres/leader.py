@@ -146,6 +146,7 @@ class Office:
                 self._conninfo,
                 autocommit=True,
                 prepare_threshold=None,
+                client_encoding="UTF8",
                 application_name=f"pgjq {self._role}"[:63],
                 connect_timeout=max(2, min(CONNECT_SECONDS, round(ttl))),
                 tcp_user_timeout=_milliseconds(ttl),

@@ -8,6 +8,7 @@ not a network that still takes bytes and passes none on.
 
 from __future__ import annotations
 
+import logging
 import select
 import threading
 import time
@@ -31,6 +32,7 @@ ALIVE: Final[dict[str, Any]] = {
     "autocommit": True,
     "prepare_threshold": None,
     "application_name": "pgjq listener",
+    "client_encoding": "UTF8",
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -102,7 +104,12 @@ class Line:
     def _hand_out(self, pgconn: PGconn) -> None:
         self.last_word = time.monotonic()
         while (notice := pgconn.notifies()) is not None:
-            self._deliver(notice.relname.decode(), notice.extra.decode())
+            try:
+                channel, payload = notice.relname.decode(), notice.extra.decode()
+            except UnicodeDecodeError:  # From a database that checks no encoding; none of ours.
+                logging.getLogger("pgjq").warning("notification ignored, it is not UTF-8: channel %r", notice.relname)
+            else:
+                self._deliver(channel, payload)
 
 
 def _wait(socket: int, until: float, *, sending: bool) -> bool:

@@ -8,7 +8,7 @@ Rules of the protocol
 * A thread waits on the socket and hands notices to mailboxes. When nothing was heard for a while it asks, in the same
   session, who answers: a connection that is only listened to can be dead for hours. No answer in time is a loss.
 * After a loss it connects again, takes every topic up again, and puts `RESYNC` into every mailbox: what happened in
-  between was not heard, so everyone looks for themselves.
+  between was not heard, so everyone looks for themselves. An unexpected exception is a loss as well, and is logged.
 * Behind a transaction pooler the session that was told to listen is anybody's at the next statement. It is recognised
   by its process number, at the beginning and by every probe; then nobody listens here, `deaf` says so, and whoever
   waits has to look now and then. No lock is left behind in the pooler's sessions.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import psycopg
 from psycopg import sql
 
+from pgjq.background import BackgroundThread
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.malformed import MalformedLog
@@ -86,7 +87,7 @@ class Listener:
         self._line: Line | None = None
         self._broken = False
         self._tidy_at: float | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._closing = threading.Event()
         self._nudge_out, self._nudge_in = _pipe()
         self._process = os.getpid()
@@ -148,7 +149,7 @@ class Listener:
         """Start the thread, unless the storage was closed meanwhile: `close` joins only a thread that has started."""
         with self._lock:
             if not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
+                self._thread = BackgroundThread("pgjq listener", self._run, self._closing.wait)
                 self._thread.start()
                 return
         self._drop()
@@ -175,7 +176,7 @@ class Listener:
         for box in boxes:
             box.close()
         self._nudge()
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None:
             thread.join(timeout=5)
         self._drop()
         os.close(self._nudge_in)
@@ -234,12 +235,19 @@ class Listener:
                     self._connect()
                     self._tell_everyone(RESYNC)
                 self._listen()
-            except (psycopg.Error, OSError):
+            except (psycopg.Error, OSError) as error:
                 self._drop()
+                if self._thread is not None:
+                    self._thread.note(error)
                 self._closing.wait(RECONNECT_SECONDS)
+            except BaseException:  # Its supervisor logs it, and calls this again.
+                self._drop()
+                raise
 
     def _listen(self) -> None:
         while not self._closing.is_set() and (line := self._line) is not None:
+            if self._thread is not None:
+                self._thread.touch()
             if self._broken:
                 raise psycopg.OperationalError("the connection failed somebody else")
             poll = select.poll()

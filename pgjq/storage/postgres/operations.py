@@ -145,11 +145,13 @@ class PostgresOperations(PostgresDefinitions):
 
     async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
         """See `Operations`."""
-        found = await self._fetch("heartbeat", _lease_params(sorted(leases, key=lambda lease: lease.key)))
-        held = {(seq, lease): cancel_requested for seq, lease, cancel_requested in found}
+        found = await self._fetch("heartbeat", _lease_params(leases))
+        held = {(seq, lease): cancel_requested for seq, lease, cancel_requested, _ in found}
+        skipped = held.keys() - {(seq, lease) for seq, lease, _, is_renewed in found if is_renewed}
         return Pulse(
             lost=[lease for lease in leases if _fence(lease) not in held],
             cancel_requested=[lease for lease in leases if held.get(_fence(lease))],
+            skipped=[lease for lease in leases if _fence(lease) in skipped],
         )
 
     @asynccontextmanager

@@ -39,6 +39,7 @@ SCHEMA_VERSION = 1
 CONNECTION: dict[str, Any] = {
     "autocommit": True,
     "application_name": "pgjq",
+    "client_encoding": "UTF8",
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 4,

@@ -13,6 +13,7 @@ from pgjq.storage.postgres.listen import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
 from pgjq.storage.postgres.pool import Pools, ReservedPool
 from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.reserved import ReservedOperations
 
 if TYPE_CHECKING:
     from pgjq.blocking import Colour
@@ -60,7 +61,7 @@ class PostgresStorage:
     def reserved(self) -> Operations:
         """Return blocking operations with a connection of their own."""
         pool = ReservedPool(Pools(self.conninfo, self._queries, 1, 1, self._pools.watchdog))
-        return PostgresOperations("blocking", pool, self._queries, self._listener, self._offices)
+        return ReservedOperations("blocking", pool, self._queries, self._listener, self._offices)
 
     def close(self) -> None:
         """Close every connection, leave every office, end every wait. Closing twice is fine."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, current_deadline
 from pgjq.storage.postgres.line import Line
 
@@ -74,7 +75,7 @@ class Watchdog:
         self._lent: set[Lent] = set()
         self._lock = threading.Lock()
         self._pools = 0
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._ending = threading.Event()
         self._process = os.getpid()
 
@@ -95,10 +96,8 @@ class Watchdog:
                 self._process, self._pools, self._thread, self._lent = os.getpid(), 0, None, set()
             self._pools += 1
             if self._thread is None:
-                self._ending = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._ending,), name="pgjq watchdog", daemon=True
-                )
+                self._ending = ending = threading.Event()
+                self._thread = BackgroundThread("pgjq watchdog", lambda: self._run(ending), ending.wait)
                 self._thread.start()
 
     def end(self) -> None:

@@ -24,7 +24,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.exceptions import ConnectionError as Lost
+from redis.exceptions import RedisError
 
+from pgjq.background import BackgroundThread
 from pgjq.errors import StorageError
 from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.audience import Notice, Subject, Subjects
 
+# What a lost connection raises; anything else is logged.
+EXPECTED: Final = (RedisError, OSError, TimeoutError)
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
 
@@ -78,7 +82,7 @@ class ThreadListener:
         self._closing = threading.Event()
         self._audience = Audience(self._channel, self._subjects, stays=self._stays)
         self._pubsub: Any = None
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
 
     async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
@@ -127,7 +131,7 @@ class ThreadListener:
             self._closing.set()
             if self._pubsub is not None and self._pubsub.connection is not None and self._process == os.getpid():
                 self._pubsub.connection.disconnect()  # Which wakes the thread that reads from it.
-        if thread is not None and thread is not threading.current_thread() and self._process == os.getpid():
+        if thread is not None and self._process == os.getpid():
             thread.join(timeout=5)
         self._audience.dismiss()
 
@@ -140,8 +144,9 @@ class ThreadListener:
                 self._drop(pubsub)
             self._check()
             self._pubsub = pubsub
-            self._thread = threading.Thread(target=self._run, name="pgjq listener", daemon=True)
-            self._thread.start()
+            thread = BackgroundThread("pgjq listener", lambda: self._run(thread), self._closing.wait)
+            self._thread = thread
+            thread.start()
 
     def _subscribed(self) -> Any:
         """Connect and subscribe, and wait until the server says so."""
@@ -157,14 +162,16 @@ class ThreadListener:
             raise Lost("no answer to a subscription")
         return pubsub
 
-    def _run(self) -> None:
+    def _run(self, thread: BackgroundThread) -> None:
         closing, pubsub = self._closing, self._pubsub
         while not closing.is_set():
             try:
                 pubsub = pubsub or self._reconnected()
-                self._listen(pubsub)
+                self._listen(pubsub, thread)
                 break
-            except Exception:  # noqa: BLE001  (a listener that dies leaves sleepers behind; cut off, it may say anything)
+            except Exception as error:  # noqa: BLE001  (a listener that dies leaves sleepers behind)
+                # Cut off by `close`, a connection may raise anything.
+                (thread.note if closing.is_set() or isinstance(error, EXPECTED) else thread.report)(error)
                 self._drop(pubsub)
                 pubsub = None
                 closing.wait(RECONNECT_SECONDS)
@@ -177,10 +184,11 @@ class ThreadListener:
         self._audience.resync()
         return pubsub
 
-    def _listen(self, pubsub: Any) -> None:
+    def _listen(self, pubsub: Any, thread: BackgroundThread) -> None:
         """Hand out messages until the storage is closed, or nobody has wanted any for a while."""
         asked = False
         while not (self._closing.is_set() or self._is_over()):
+            thread.touch()
             message = pubsub.get_message(timeout=PROBE_SECONDS)
             if message is not None:
                 asked = False

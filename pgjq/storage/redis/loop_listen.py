@@ -11,11 +11,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final
 
-from pgjq.errors import StorageError
+from pgjq.background import Activity
+from pgjq.errors import PgjqError, StorageError
 from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
 from pgjq.storage.redis.link import open_link
-from pgjq.storage.redis.listen import PROBE_SECONDS, RECONNECT_SECONDS
+from pgjq.storage.redis.listen import EXPECTED, PROBE_SECONDS, RECONNECT_SECONDS
 from pgjq.storage.redis.wire import packed
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class _Ear:
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._heard = False
+        self._activity = Activity("pgjq listener", self._is_listening)
 
     async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
         self.audience.join(subject, box)
@@ -133,19 +135,31 @@ class _Ear:
         self.audience.tell(message)
 
     async def _run(self, link: Link | None) -> None:
-        while link is not None:
-            try:
-                with contextlib.suppress(Exception):  # A listener that dies leaves sleepers behind.
+        self._activity.begin()
+        try:
+            while link is not None:
+                try:
                     await self._listen(link)
-            finally:
-                link.close()
-            link = await self._reconnected()
+                except Exception as error:  # noqa: BLE001  (a listener that dies leaves sleepers behind)
+                    self._note(error)
+                finally:
+                    link.close()
+                link = await self._reconnected()
+        finally:
+            self._activity.end()
+
+    def _note(self, error: Exception) -> None:
+        """Record what ended a connection, and log it if no lost connection explains it."""
+        (self._activity.note if isinstance(error, (*EXPECTED, PgjqError)) else self._activity.report)(error)
 
     async def _reconnected(self) -> Link | None:
         while not self._is_over():
             await asyncio.sleep(RECONNECT_SECONDS)
-            with contextlib.suppress(Exception):
+            try:
                 link = await self._subscribed()
+            except Exception as error:  # noqa: BLE001
+                self._note(error)
+            else:
                 self.audience.resync()
                 return link
         return None
@@ -160,6 +174,7 @@ class _Ear:
         """Look now and then whether the connection lives and anybody cares, until it is lost or nobody does."""
         while not (self._is_over() or link.lost.done()):
             self._heard = False
+            self._activity.touch()
             await asyncio.wait({link.lost}, timeout=PROBE_SECONDS)
             if not self._heard:
                 async with asyncio.timeout(PROBE_SECONDS):
