@@ -28,7 +28,7 @@ from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.hands import Hands
 from pgjq.worker.heartbeat import Heartbeat, Watch
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, LOOK_SECONDS, call_on_loop, within
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, longer, within
 from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.publisher import Publisher
@@ -239,7 +239,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001  (a claimer that dies would leave an idle worker behind)
                 self._claiming(error)
                 await within(pause, self._stopping.wait())
-                pause = min(pause * 2, LONGEST_BACKOFF)
+                pause = longer(pause)
 
     async def _claim(self) -> bool:
         """Claim once there is room worth a claim; say whether more may be waiting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 import time
 from math import inf
@@ -39,6 +40,11 @@ def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], 
             raise
         return False
     return True
+
+
+def longer(pause: float) -> float:
+    """Return the pause after this one: about twice as long. Chance keeps the workers of a fleet out of step."""
+    return min(pause * 2, LONGEST_BACKOFF) * random.uniform(0.75, 1.0)  # noqa: S311  (no secret)
 
 
 async def cancel(task: asyncio.Task[Any], timeout: float | None = None) -> None:
@@ -120,7 +126,7 @@ class Loop:
                 self._thread.note(error)
                 if not (self._stopping and isinstance(error, StorageError)):
                     self._report(error)
-                wait, pause = pause, min(pause * 2, LONGEST_BACKOFF)
+                wait, pause = pause, longer(pause)
             self._nudged.wait(wait)
             self._nudged.clear()
         if self._end is not None and not self._ended:

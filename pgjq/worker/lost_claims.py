@@ -16,7 +16,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, cancel
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, cancel, longer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ class LostClaims:
         while self._sent:
             await self._try_to_look()
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_BACKOFF)
+            pause = longer(pause)
         self._known.clear()
 
     async def _try_to_look(self) -> None:

@@ -25,7 +25,7 @@ from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
 from pgjq.outcome import Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LONGEST_BACKOFF, LOOK_SECONDS, call_on_loop, cancel, within
+from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, cancel, longer, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -117,7 +117,7 @@ class Settler:
                 self._report(error)
                 self.doubt(run for run, _ in batch)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_BACKOFF)
+                pause = longer(pause)
             except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
                 self._report(error)
                 return await self._offer_apart(batch)
@@ -163,7 +163,7 @@ class Settler:
             batch = [self._apart.popleft() for _ in range(len(self._apart))]
             self._has_apart.clear()
             await self._offer_apart(batch)
-            pause = min(pause * 2, LONGEST_BACKOFF) if self._apart else BACKOFF
+            pause = longer(pause) if self._apart else BACKOFF
 
     def _answer(self, answered: Answered) -> None:
         try:
