@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgjq.deadline import Deadline, bounded, current_deadline
+from pgjq.deadline import Deadline, bounded
 from pgjq.errors import (
     JobCancelledError,
     JobFailedError,
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
+# A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read the
+# answer that came with the last moment.
+SLACK_SECONDS = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A job that somebody wants the answer of, and for how long."""
@@ -47,7 +52,7 @@ class Question:
 
 async def ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
     """Return the job's result as bytes; `told` learns how the enqueue went."""
-    with bounded(Deadline(question.timeout)) as deadline:
+    with bounded(Deadline(question.timeout + SLACK_SECONDS)) as deadline:
         try:
             return await _ask(ops, question, told)
         except StorageUnavailableError as error:
@@ -59,7 +64,7 @@ async def ask(ops: Operations, question: Question, told: Callable[[EnqueueResult
 
 
 async def _ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
-    until = current_deadline().until
+    until = time.monotonic() + question.timeout
     expectation = await ops.expect(question.queue, question.job.id)
     try:
         enqueued = await expectation.enqueue(question.job, made_id=question.made_id)
