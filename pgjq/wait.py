@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
-# A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read the
-# answer that came with the last moment.
+# A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read
+# the answer that came in the last moment.
 SLACK_SECONDS = 1.0
 
 
