@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read
 # the answer that came in the last moment.
-SLACK_SECONDS = 1.0
+SLACK_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
