@@ -80,7 +80,7 @@ def test_an_outcome_outlasts_a_missing_privilege(house: House) -> None:
     try:
         queue.enqueue("privileged", None)
         with queue:
-            errors.wait(12)
+            errors.wait(5)
             execute(house.owner, "grant execute on function pgjq.settle to pgjq_worker")
             assert [(event.name, event.result) for event in ended.wait()] == [("completed", 1)]
     finally:
