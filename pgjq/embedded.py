@@ -52,6 +52,14 @@ READ_AND_RUN = 0o005
 NOT_YET = 1  # pg_isready: the server is there, but still starting or already stopping.
 
 
+@contextmanager
+def throwaway_directory(prefix: str) -> Generator[Path]:
+    """Make a temporary directory for a server; where root starts it, its user has to pass through."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
 class EmbeddedServer:
     """One use of the server in a directory: made by `start`, ended by `stop` or at the latest when Python exits."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from pgjq.cli.database import database
-from pgjq.embedded import EmbeddedServer
+from pgjq.embedded import EmbeddedServer, throwaway_directory
 from pgjq.errors import ValidationError
 from pgjq.migrate import migrate
 
@@ -120,7 +119,7 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     _check_out(Path(out))
     check_java()  # Before a minute is spent on a history that nobody could look at.
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    with tempfile.TemporaryDirectory(prefix="pgjq-pipeline-") as home:
+    with throwaway_directory("pgjq-pipeline-") as home:
         with EmbeddedServer.start(Path(home, "postgres"), settings=_THROWAWAY) as server:
             migrate(server.conninfo)
             with Steps(console) as steps:

@@ -19,6 +19,7 @@ PRINTABLE = {"\n", *map(chr, range(32, 127)), "²", "─"}
 
 def demo(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the demo as a shell would, with a place of its own for its temporary files."""
+    tmp_path.chmod(0o711)  # As /tmp is: root's embedded server runs as another user.
     command = (PGJQ, "demo", "--jobs", str(JOBS), *arguments)
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PGJQ_URL": "postgresql://nobody@nowhere.invalid/none"}
     return subprocess.Popen(

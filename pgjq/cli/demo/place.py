@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import time
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgjq.cli.database import database, is_postgres
 from pgjq.cli.leaving import SIGNALS
-from pgjq.embedded import EmbeddedServer
+from pgjq.embedded import EmbeddedServer, throwaway_directory
 from pgjq.migrate import migrate
 from pgjq.open import open_storage
 from pgjq.storage.postgres.storage import PostgresStorage
@@ -51,9 +49,9 @@ def place(url: str | None, console: Console) -> Generator[str]:
 
 @contextmanager
 def _throwaway() -> Generator[str]:
-    with tempfile.TemporaryDirectory(prefix="pgjq-demo-") as directory, ExitStack() as stack:
+    with throwaway_directory("pgjq-demo-") as directory, ExitStack() as stack:
         with _undisturbed():
-            server = stack.enter_context(EmbeddedServer.start(Path(directory)))
+            server = stack.enter_context(EmbeddedServer.start(directory))
         yield server.conninfo
 
 
