@@ -53,9 +53,9 @@ NOT_YET = 1  # pg_isready: the server is there, but still starting or already st
 
 
 @contextmanager
-def throwaway_directory(prefix: str) -> Generator[Path]:
+def throwaway_directory(prefix: str, parent: Path | None = None) -> Generator[Path]:
     """Make a temporary directory for a server; where root starts it, its user has to pass through."""
-    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
         Path(directory).chmod(0o711)
         yield Path(directory)
 
@@ -220,7 +220,7 @@ def _open_cluster(home: Path) -> _Cluster:
 def _initialise(cluster: _Cluster, owner: str | None) -> None:
     for leftover in cluster.home.glob("new-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="new-", dir=cluster.home) as parent:
+    with throwaway_directory("new-", cluster.home) as parent:
         data = Path(parent, "data")
         data.mkdir(mode=0o700)
         if owner is not None:

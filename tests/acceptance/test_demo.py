@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,9 @@ PRINTABLE = {"\n", *map(chr, range(32, 127)), "²", "─"}
 
 def demo(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the demo as a shell would, with a place of its own for its temporary files."""
-    tmp_path.chmod(0o711)  # As /tmp is: root's embedded server runs as another user.
+    for folder in (tmp_path, *tmp_path.parents):
+        if stat.S_IMODE(folder.stat().st_mode) == 0o700:
+            folder.chmod(0o711)  # As passable as /tmp: root's embedded server runs as another user.
     command = (PGJQ, "demo", "--jobs", str(JOBS), *arguments)
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PGJQ_URL": "postgresql://nobody@nowhere.invalid/none"}
     return subprocess.Popen(

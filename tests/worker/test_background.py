@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 
+OF_THE_STORAGE = {"pgjq listener", "pgjq bell", "pgjq watchdog"}
+
+
 class Trap:
     """Replaces a method by one that raises once, as a defect in it would."""
 
@@ -141,7 +144,7 @@ def test_a_worker_tells_the_health_of_its_threads(storage: Storage) -> None:
         before = found["pgjq heartbeat"].last_activity
         until(lambda: named("pgjq runner 0"))
         assert before > 0
-    until(lambda: not [one for one in health() if one.name in found.keys() - {"pgjq listener", "pgjq bell"}])
+    until(lambda: not [one for one in health() if one.name in found.keys() - OF_THE_STORAGE])
 
 
 def test_a_loop_whose_report_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
