@@ -52,19 +52,21 @@ class Question:
 
 async def ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
     """Return the job's result as bytes; `told` learns how the enqueue went."""
-    with bounded(Deadline(question.timeout + SLACK_SECONDS)) as deadline:
+    until = time.monotonic() + question.timeout
+    with bounded(Deadline(question.timeout + SLACK_SECONDS)):
         try:
-            return await _ask(ops, question, told)
+            return await _ask(ops, question, told, until)
         except StorageUnavailableError as error:
-            if deadline.left:
+            if time.monotonic() < until:
                 raise
             raise TimeoutError(
                 f"the storage did not answer within {question.timeout:g} s; {question} may have been enqueued"
             ) from error
 
 
-async def _ask(ops: Operations, question: Question, told: Callable[[EnqueueResult], None]) -> bytes | None:
-    until = time.monotonic() + question.timeout
+async def _ask(
+    ops: Operations, question: Question, told: Callable[[EnqueueResult], None], until: float
+) -> bytes | None:
     expectation = await ops.expect(question.queue, question.job.id)
     try:
         enqueued = await expectation.enqueue(question.job, made_id=question.made_id)

@@ -8,10 +8,11 @@ is done seldom enough to cost a twentieth of the time at most.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from pgjq.blocking import drive
-from pgjq.errors import UnsupportedError
+from pgjq.errors import StorageError, UnsupportedError
 from pgjq.worker.loops import Loop
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Maintenance:
         self._logger = logger
         self._full_at = 0.0
         self._pruned_all = True
-        self._loop = Loop("pgjq maintenance", self._step, report)
+        self._loop = Loop("pgjq maintenance", self._step, report, end=self._leave)
 
     def start(self) -> None:
         """Start the thread."""
@@ -46,8 +47,13 @@ class Maintenance:
     def stop(self) -> None:
         """End the thread, leave the office and close the connection."""
         self._loop.stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Leave the office; once more on the thread itself, which may have won it after it was told to stop."""
         if self._promises.leader_election:
-            drive(self._ops.resign(ROLE, self._worker))
+            with suppress(StorageError):
+                drive(self._ops.resign(ROLE, self._worker))
         drive(self._ops.close())
 
     def _step(self) -> float:

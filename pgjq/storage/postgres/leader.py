@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from pgjq.deadline import current_deadline
-from pgjq.errors import StorageUnavailableError, UnsupportedError
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.pool import has_news
 from pgjq.storage.postgres.watchdog import hang_up
@@ -52,9 +52,12 @@ class Offices:
         self._process = os.getpid()
         self._inherited: list[object] = []
         self._offices: dict[tuple[str, str], Office] = {}
+        self._closed = False
 
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
         """Take the office, or prove to hold it."""
+        if self._closed:
+            raise StorageError("this storage has been closed")
         return self._office(role, candidate).elect(ttl)
 
     def leads(self, role: str, candidate: str) -> bool:
@@ -66,7 +69,8 @@ class Offices:
         self._office(role, candidate).leave()
 
     def close(self) -> None:
-        """Leave every office."""
+        """Leave every office, and take none any more."""
+        self._closed = True
         for role, candidate in list(self._offices):
             self.resign(role, candidate)
 

@@ -52,7 +52,11 @@ class Line:
             del options["connect_timeout"]
         self._connection = psycopg.connect(conninfo, **options)
         self.last_word = time.monotonic()
-        self._backend = self.ask(WHO)
+        try:
+            self._backend = self.ask(WHO)
+        except BaseException:
+            self._connection.close()
+            raise
         # A pooler makes up a process number of its own when it greets a client, and its sessions are anybody's.
         self.is_pooled = self._backend != str(self._connection.info.backend_pid)
 
