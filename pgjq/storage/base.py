@@ -246,7 +246,7 @@ class Operations(Protocol):
         ...
 
     async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
-        """Find the jobs that a claim took whose answer was lost, as far as nobody has taken them back since."""
+        """Find the jobs that a claim took whose answer was lost, except those that a reaper has taken back since."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -175,7 +175,7 @@ class Settler:
 def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settled:
     """Answer for a run that gave its job back, where the job has been claimed again or is gone.
 
-    Nobody but this worker can have ended a run whose lease had not lapsed when the second settlement was sent.
+    Only this worker can have ended a run whose lease had not lapsed when the second settlement was sent.
     """
     over = min(moment for moment in (run.trusted_until, run.expires, inf) if moment is not None)
     if over <= sent or not isinstance(outcome, Failing | Released | Snoozed):

@@ -147,7 +147,7 @@ begin
         raise exception using errcode = 'PJ001';
     exception
         when sqlstate 'PJ001' then
-            null; -- The lock is given back with the block, whatever ends it; nobody is to wait for a caller's other work.
+            null; -- The lock is given back with the block, whatever ends it; no writer waits for a caller's other work.
         when lock_not_available then
             raise exception 'an id may be taken by a write of many jobs that has been open for 10 s'
             using errcode = 'lock_not_available', hint = 'pg_locks shows who holds its advisory lock';
@@ -491,9 +491,9 @@ end
 $$;
 
 -- The same for every producer: what only pgjq itself may say of a job is taken out of the settings, and numbers are
--- drawn here, or are those that this very transaction has reserved. A number of the caller's choice could be somebody
--- else's, whose jobs it would keep out, or come before all others. With `numbered`, those that were added are returned
--- as well, with their numbers.
+-- drawn here, or are those that this very transaction has reserved. A number of the caller's choice could belong to
+-- another producer, whose jobs it would keep out, or come before all others. With `numbered`, the jobs that were added
+-- are returned as well, with their numbers.
 create function pgjq.enqueue_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
     seqs bigint[] default null, numbered boolean default false
@@ -563,7 +563,7 @@ begin
 end
 $$;
 
--- Delete reservations of transactions that have ended, and wait for nobody.
+-- Delete reservations of transactions that have ended, and wait for no lock.
 create function pgjq.forget_reserved() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

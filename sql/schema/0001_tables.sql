@@ -59,7 +59,8 @@ create table pgjq.registration (
 -- The order of a queue: given at the enqueue, never again, and shared by all queues.
 create sequence pgjq.job_seq;
 
--- Numbers that transactions have drawn for jobs which they enqueue in more than one call: nobody else's can be used.
+-- Numbers that a transaction has drawn for jobs which it enqueues in more than one call. No other transaction can use
+-- them.
 create table pgjq.reserved (
     xid xid8 not null default pg_current_xact_id(),
     seqs int8multirange not null

@@ -1,6 +1,6 @@
 """Files that are there whole or not at all, also after a power failure; written under the directory's lock.
 
-Nobody but the owner may read or write them: payloads and results are in there, and an outsider who can open a file can
+Only the owner may read or write them: payloads and results are in there, and an outsider who can open a file can
 also lock it.
 """
 
