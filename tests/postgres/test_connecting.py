@@ -83,8 +83,16 @@ def waits_for_a_lock(database: str) -> bool:
         return bool(connection.execute("select from pg_locks where not granted").fetchall())
 
 
+def test_calls_one_after_another_share_one_connection(own_database: str) -> None:
+    with pgjq.Client(pgjq.PostgresStorage(own_database)) as client, psycopg.connect(own_database) as observer:
+        for number in range(3):
+            client.enqueue("q", f"job-{number}", None)
+        ours = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'pgjq'"
+        assert observer.execute(ours).fetchone() == (1,)
+
+
 def test_an_isolation_level_that_changes_under_a_storage_changes_nothing(own_database: str) -> None:
-    storage = pgjq.PostgresStorage(own_database, min_size=0)
+    storage = pgjq.PostgresStorage(own_database)
     client = pgjq.Client(storage)
     client.enqueue("q", "a", None)
     with psycopg.connect(own_database, autocommit=True) as connection:

@@ -20,8 +20,9 @@ OPENED = (
     *("java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.net", "java.base/java.nio"),
     *("java.base/java.util", "java.base/java.util.concurrent", "java.base/sun.nio.ch", "java.base/sun.util.calendar"),
 )
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # For processes that live for seconds.
 JAVA = (
-    *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    *("java", "-Xmx256m", *QUICK_JAVA),
     *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
 )
 

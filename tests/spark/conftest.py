@@ -12,6 +12,7 @@ import pytest
 from pgjq.spark.requirements import RequirementError, check_java
 from tests.leaks import CHECK, Resources, ends_of
 from tests.programs import missing
+from tests.spark.cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
     import threading
@@ -70,8 +71,9 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
         .config("spark.eventLog.dir", events.as_uri())
         .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri())
         .config("spark.log.level", "ERROR")
-        # Queries here are short: what the optimizing compiler would gain on them, it costs several times over.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        # Queries here are short: compiling them costs several times what it gains.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.driver.extraJavaOptions", " ".join(QUICK_JAVA))
     )
     with stderr_to(spark_log):
         session = builder.getOrCreate()

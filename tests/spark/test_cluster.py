@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.cluster import cluster, environment
+from tests.spark.cluster import QUICK_JAVA, cluster, environment
 from tests.spark.scene import ask
 
 if TYPE_CHECKING:
@@ -24,12 +24,13 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import pgjq.spark
 
-url, master, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+url, master, count, java = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 settings = {
     "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2", "spark.ui.enabled": "false",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.log.level": "ERROR",
     "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.01",
     "spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "100ms",
+    "spark.driver.extraJavaOptions": java, "spark.executor.extraJavaOptions": java,
 }
 builder = SparkSession.builder.master(master)
 for name, value in settings.items():
@@ -61,7 +62,7 @@ spark.stop()
 def test_a_task_that_spark_runs_twice_enqueues_once_and_every_job_runs(database: str, tmp_path: Path) -> None:
     """The first attempt of the second task has read all there is, and then never ends: Spark runs another one."""
     with cluster(tmp_path) as master:
-        command = (sys.executable, "-c", DRIVER, database, master, str(JOBS))
+        command = (sys.executable, "-c", DRIVER, database, master, str(JOBS), " ".join(QUICK_JAVA))
         said = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert said.returncode == 0, said.stderr
     assert json.loads(said.stdout.splitlines()[-1]) == [JOBS, list(range(JOBS))]

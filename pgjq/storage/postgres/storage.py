@@ -23,8 +23,9 @@ class PostgresStorage:
     """Jobs in tables of a PostgreSQL database, version 14 or newer.
 
     `conninfo` is a libpq connection string or URL, or SQLAlchemy's URL with a driver in it. Nothing is opened before
-    the first operation. Share one storage among all clients, queues and threads of a process: it keeps between
-    `min_size` and `max_size` connections for each colour that is used, and one more that listens once a caller waits.
+    the first operation. Share one storage among all clients, queues and threads of a process: it opens connections as
+    they are needed, up to `max_size` for each colour that is used, and one more that listens once a caller waits.
+    Connections that are idle for ten minutes are closed, down to `min_size`.
     """
 
     promises = Promises(
@@ -39,7 +40,7 @@ class PostgresStorage:
         url="`postgresql://…`, `embedded:`, `embedded:///directory`",
     )
 
-    def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 1, max_size: int = 10) -> None:
+    def __init__(self, conninfo: str, *, schema: str = "pgjq", min_size: int = 0, max_size: int = 10) -> None:
         if not isinstance(conninfo, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValidationError("conninfo must be a libpq connection string or URL")
         conninfo = libpq_conninfo(conninfo)
