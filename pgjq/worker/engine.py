@@ -169,10 +169,10 @@ class Engine:
         await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
-        for run in self._hands.all():
-            run.signal.abort(SHUTDOWN)
+        # Released first: a handler that returns because it is told to stop has not completed its job.
         self._release(self._hands.all())
         for run in self._hands.all():
+            run.signal.abort(SHUTDOWN)
             self._executor.abort(run)
         await self._wait_until_settled(until + GOODBYE_SECONDS + CUT_SECONDS)
         await self._settler.stop()

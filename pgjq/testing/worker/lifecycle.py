@@ -7,6 +7,7 @@ import contextvars
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -22,6 +23,7 @@ from pgjq.queue import AsyncQueue, Queue
 from pgjq.testing.applicable import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
+from pgjq.testing.worker.recorder import until_aborted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,6 +193,24 @@ class Lifecycle(WorkerCases):
             threading.excepthook = hook
         assert [args.exc_value for args in died] == []
         assert (await harness.call(queue.get_status, "hang")).result == 1
+
+    @case
+    async def test_a_handler_that_returns_when_told_to_stop_has_not_completed_its_job(self, harness: Harness) -> None:
+        """Threads take turns as often as Python lets them, so that each handler returns as soon as it is told."""
+        client, ids = harness.client(), [f"{n}" for n in range(20)]
+        queue = harness.queue(until_aborted, concurrency=len(ids))
+        await harness.call(queue.enqueue_many, [(n, None) for n in ids])
+        interval = sys.getswitchinterval()
+        await harness.start(queue)
+        for n in ids:
+            await harness.until_state(queue, n, "processing")
+        sys.setswitchinterval(1e-7)
+        try:
+            await harness.stop(queue, grace=0)
+        finally:
+            sys.setswitchinterval(interval)
+        states = await harness.call(client.get_statuses, QUEUE, ids)
+        assert Counter(status.state for status in states.values()) == {"queued": len(ids)}
 
     @case
     async def test_a_backlog_is_left_to_the_next_worker_and_each_job_runs_once(self, harness: Harness) -> None:
