@@ -19,6 +19,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-ch
 # A warning about our pages is an error, which --quiet would hide; the other one is mkdocs-material's own.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Hundreds of processes import pgjq during the tests: it is compiled once, also where the environment says not to keep that.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick simulate stories check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.

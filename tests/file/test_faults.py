@@ -543,14 +543,17 @@ def test_a_claim_that_failed_to_sync_is_taken_over(directory: Path, monkeypatch:
     """The worker gets an error although the journal has the line: the job runs nevertheless, in its only attempt."""
     storage = FileStorage(directory)
     queue = Queue("q", storage=storage, lease_policy=LeasePolicy(lease=60, heartbeat=20, reap_interval=20))
-    claim, sync, claiming = runs.claim, disk.sync_data, threading.local()
+    claim, sync, claimed = runs.claim, disk.sync_data, threading.Event()
 
     def claim_and_fail(*args: Any, **options: Any) -> Any:
-        claiming.found = claim(*args, **options)
-        return claiming.found
+        found = claim(*args, **options)
+        if found:
+            claimed.set()
+        return found
 
     def fail_once(descriptor: int) -> None:
-        if getattr(claiming, "found", None) and not errors.events:
+        """Fail in whichever thread syncs the claim: one thread syncs what several have written."""
+        if claimed.is_set() and not errors.events:
             raise OSError(5, "Input/output error")
         sync(descriptor)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from pgjq.testing.clock import PostgresClock
 from tests.databases import new_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pytest_postgresql.executors import NoopExecutor
 ROOT = Path(__file__).parents[2]
@@ -33,6 +33,7 @@ FILES = sorted(path.stem for path in (ROOT / "sql/monitoring").glob("*.sql"))
 POLICY = pgjq.LeasePolicy(lease=30, heartbeat=None, expire=900)
 ERROR = pgjq.JobError("ValueError", 'no "such" thing', "a secret traceback")
 JOBS = 30_000
+STATES = ("vacuumed", "never vacuumed")
 FEW = 200
 
 FILL = """
@@ -255,8 +256,8 @@ def test_tables_are_listed_with_the_partitions_that_queues_have(postgres: pgjq.P
     assert len([name for name in tables if re.fullmatch(r"job_\d+", name)]) == 1
 
 
-@pytest.fixture(scope="module")
-def full(request: pytest.FixtureRequest, server: str, template: NoopExecutor) -> Iterator[psycopg.Connection[Any]]:
+@contextmanager
+def filled(server: str, template: NoopExecutor, state: str) -> Generator[psycopg.Connection[Any]]:
     """As many jobs that live as have ended, in three queues, one with partitions of its own; few need looking at."""
     with new_database(server, template) as conninfo:
         with closing(pgjq.PostgresStorage(conninfo)) as storage:
@@ -269,27 +270,38 @@ def full(request: pytest.FixtureRequest, server: str, template: NoopExecutor) ->
                 connection.execute(f"alter table pgjq.{table}_default set (autovacuum_enabled = off)")
             with psycopg.ClientCursor(connection) as cursor:
                 cursor.execute(FILL, {"jobs": JOBS, "few": FEW})
-            if request.param == "vacuumed":
+            if state == "vacuumed":
                 connection.execute("vacuum analyze")
             yield connection
 
 
+@pytest.fixture(scope="module")
+def full(server: str, template: NoopExecutor) -> Iterator[dict[str, psycopg.Connection[Any]]]:
+    """Such a database for each state."""
+    with ExitStack() as stack:
+        yield {state: stack.enter_context(filled(server, template, state)) for state in STATES}
+
+
+# One process runs them all, so that each database is filled once.
+@pytest.mark.xdist_group("monitoring")
 # The header of throughput says that it needs a vacuumed table.
 @pytest.mark.parametrize(
-    ("full", "name"),
-    [("vacuumed", name) for name in FILES] + [("never vacuumed", name) for name in FILES if name != "throughput"],
-    indirect=["full"],
+    ("state", "name"),
+    [(state, name) for state in STATES for name in FILES if (state, name) != ("never vacuumed", "throughput")],
 )
-def test_an_answer_reads_what_it_is_about_and_not_every_job(full: psycopg.Connection[Any], name: str) -> None:
-    with full.transaction():
-        before = fetched(full)
-        rows = full.execute(question(name).encode()).fetchall()
-        read_rows = fetched(full) - before
+def test_an_answer_reads_what_it_is_about_and_not_every_job(
+    full: dict[str, psycopg.Connection[Any]], state: str, name: str
+) -> None:
+    connection = full[state]
+    with connection.transaction():
+        before = fetched(connection)
+        rows = connection.execute(question(name).encode()).fetchall()
+        read_rows = fetched(connection) - before
     # The backlog is counted up to 1,000 for each queue; throughput reads ranges of pages.
     assert read_rows <= 12 * FEW + {"backlog": 3_000, "throughput": 6_000}.get(name, 0), len(rows)
     whole = {
         node["Relation Name"]
-        for node in nodes(full.execute(b"explain (format json) " + question(name).encode()).fetchone())
+        for node in nodes(connection.execute(b"explain (format json) " + question(name).encode()).fetchone())
         if node["Node Type"] == "Seq Scan"
     }
     assert {table for table in whole if re.match(r"(job|body|done|progress)_", table)} == set()

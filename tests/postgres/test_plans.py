@@ -7,7 +7,8 @@ rows that were read are counted, in a session that called them while the queue w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import pytest
@@ -16,11 +17,14 @@ from pgjq.storage.postgres.queries import Queries
 from tests.databases import new_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pytest_postgresql.executors import NoopExecutor
+# One process runs them all: what is filled with jobs is filled once.
+pytestmark = pytest.mark.xdist_group("plans")
 QUERIES = Queries("pgjq")
 JOBS = 30_000
+STATISTICS = ("never analysed", "analysed when empty", "analysed when full")
 RUNNING = 500
 QUEUE = 8  # The number of the first queue of a database.
 LEASES = {"queue_ids": [QUEUE] * 200, "seqs": list(range(200)), "leases": [1] * 200}
@@ -43,20 +47,22 @@ HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 SMALL = {"queue", "worker", "registration"}
 
 
-@pytest.fixture(scope="module", params=["never analysed", "analysed when empty", "analysed when full"])
-def sessions(
-    request: pytest.FixtureRequest, server: str, template: NoopExecutor
-) -> Iterator[tuple[psycopg.Connection[Any], psycopg.Connection[Any]]]:
-    """A queue of many jobs, some of them running, some in the future, with statistics of some time or none.
+class Sessions(NamedTuple):
+    """Two sessions of a database: one that has claimed and settled before the first job came, and a new one."""
 
-    The second session is one that has claimed and settled before the first job came.
-    """
+    early: psycopg.Connection[Any]
+    late: psycopg.Connection[Any]
+
+
+@contextmanager
+def filled(server: str, template: NoopExecutor, statistics: str) -> Generator[Sessions]:
+    """A queue of many jobs, some of them running, some in the future, with statistics of some time or none."""
     with (
         new_database(server, template) as conninfo,
         psycopg.connect(conninfo, autocommit=True) as early,
         psycopg.connect(conninfo, autocommit=True) as late,
     ):
-        begin(late, request.param)
+        begin(late, statistics)
         early.execute("select pgjq.enqueue_job('q', 'first', '1', null)")
         for _ in range(2):
             taken = early.execute(QUERIES.psycopg("claim"), CLAIM | {"limit": 1}).fetchall()
@@ -64,18 +70,30 @@ def sessions(
         for name in ("reap", "cancel", "delete", "retry", "retry_many"):
             params = {"queue": "q", "ids": "{}", "id": "none", "limit": 1, "stale_age": 0.0}
             early.execute(QUERIES.psycopg(name), params)
-        fill(late, request.param)
-        yield late, early
+        fill(late, statistics)
+        yield Sessions(early, late)
+
+
+@pytest.fixture(scope="module")
+def databases(server: str, template: NoopExecutor) -> Iterator[dict[str, Sessions]]:
+    """Such a database for each kind of statistics."""
+    with ExitStack() as stack:
+        yield {statistics: stack.enter_context(filled(server, template, statistics)) for statistics in STATISTICS}
+
+
+@pytest.fixture(params=STATISTICS)
+def sessions(request: pytest.FixtureRequest, databases: dict[str, Sessions]) -> Sessions:
+    return databases[request.param]
 
 
 @pytest.fixture
-def full(sessions: tuple[psycopg.Connection[Any], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
-    return sessions[0]
+def full(sessions: Sessions) -> psycopg.Connection[Any]:
+    return sessions.late
 
 
 @pytest.fixture
-def early(sessions: tuple[psycopg.Connection[Any], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
-    return sessions[1]
+def early(sessions: Sessions) -> psycopg.Connection[Any]:
+    return sessions.early
 
 
 def begin(connection: psycopg.Connection[Any], statistics: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -18,6 +18,9 @@ from pgjq.blocking import drive
 from pgjq.options import JobFilter
 from pgjq.testing import PostgresClock
 from tests.postgres.conftest import House, execute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SHORT = pgjq.LeasePolicy(lease=10, heartbeat=None)
 # What was written by hand, and which operation meets it.
@@ -149,6 +152,13 @@ def test_a_failure_that_no_job_is_to_blame_for_is_raised(postgres: pgjq.Postgres
         run("blocking", postgres, "claim", ["q"], worker="w", limit=1, policy=impossible)
 
 
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session beside the storage's, for all examples of a test."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
 numbers = st.one_of(
     st.sampled_from(
         ["1e-400", "1e-46", "1e-7", "0", "0.000001", "1", "10", "3155760000", "3155760001", "1e300", "1e400"]
@@ -185,26 +195,24 @@ def some_settings(draw: st.DrawFn) -> str:
 @running(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some_settings(), st.sampled_from(["enqueue_job", "enqueue_jobs", "own"]))
 def test_what_the_functions_for_producers_accept_stops_nobody(
-    postgres: pgjq.PostgresStorage, text: str, function: str
+    postgres: pgjq.PostgresStorage, connection: psycopg.Connection[Any], text: str, function: str
 ) -> None:
     calls = {
         "enqueue_job": "select pgjq.enqueue_job('q', 'bad', '1', %s)",
         "enqueue_jobs": "select pgjq.enqueue_jobs('q', '{bad}', '{1}', %s)",
         "own": "select pgjq.enqueue_jobs('q', '{bad}', '{1}', '{}', array[%s::jsonb])",
     }
-    with suppress(psycopg.DataError, psycopg.errors.CheckViolation), psycopg.connect(postgres.conninfo) as connection:
+    with suppress(psycopg.DataError, psycopg.errors.CheckViolation):
         connection.execute(calls[function].encode(), [text])
     ops = postgres.operations("blocking")
     pgjq.Client(postgres).enqueue("q", None, 1)
     for statement in ("claim", "reap", "prune_waiting"):
-        with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
-            connection.execute("update pgjq.job set locked_until = pgjq.now() - interval '1 s' where state = 1")
-            params = {"claim": "'{q}', 1, 10, 30, 900, null, false", "reap": "10, 0", "prune_waiting": "10"}
-            connection.execute(f"select pgjq.{statement}({params[statement]})".encode())
+        connection.execute("update pgjq.job set locked_until = pgjq.now() - interval '1 s' where state = 1")
+        params = {"claim": "'{q}', 1, 10, 30, 900, null, false", "reap": "10, 0", "prune_waiting": "10"}
+        connection.execute(f"select pgjq.{statement}({params[statement]})".encode())
     drive(ops.find(JobFilter(queue="q")))
     drive(ops.delete("q", [job.id for job in drive(ops.find(JobFilter(queue="q")))[0]]))
-    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
-        connection.execute("delete from pgjq.job; delete from pgjq.done; delete from pgjq.body; delete from pgjq.slot")
+    connection.execute("delete from pgjq.job; delete from pgjq.done; delete from pgjq.body; delete from pgjq.slot")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_postgresql.executors import NoopExecutor
+# One process runs them all: what is filled with jobs is filled once.
+pytestmark = pytest.mark.xdist_group("reap_numbers")
 QUERIES = Queries("pgjq")
 STATEMENTS = Path(__file__).parents[2] / "benchmarks/sql"
 FILL = (STATEMENTS / "fill.sql").read_bytes()

@@ -20,6 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import process
+from pgjq.spark.batches import run_available
 from pgjq.spark.columns import schema_of
 from pgjq.spark.driver import BATCH_BYTES
 from pgjq.spark.reader import as_condition, split
@@ -273,13 +274,8 @@ def test_passwords_show_nowhere(
     jobs = frame.where("id like 'own-%'").selectExpr("id", "'1' as payload")
     jobs.write.format("pgjq").options(url=url, queue="copies").mode("append").save()
     stream = spark.readStream.format("pgjq").options(url=url, columns="id,payload", queue="own").load().writeStream
-    query = (
-        stream.format("pgjq")
-        .options(url=url, queue="copies", queryId="copies", checkpointLocation=str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    writer = stream.format("pgjq").options(url=url, queue="copies", queryId="copies", checkpointLocation=str(tmp_path))
+    run_available(writer.trigger(availableNow=True).start)
     process(spark, "copies", lambda job: job.id, url=url, tasks=1)
     assert ask(past, "select count(*) from pgjq.jobs where queue = 'copies' and state = 'completed'") == [(5,)]
     errors: list[str] = []

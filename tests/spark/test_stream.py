@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import stream
+from pgjq.spark.batches import STARTS, TOO_SLOW, run_available
 from pgjq.spark.columns import schema_of
 from pgjq.spark.options import read_options
 from pgjq.spark.stream import EndingsReader
@@ -191,13 +192,8 @@ def test_parquet_has_every_ending_once_whatever_was_killed(
 
     def run() -> None:
         source = spark.readStream.format("pgjq").options(url=database, maxRowsPerBatch=40, columns="id,state").load()
-        query = (
-            source.writeStream.format("parquet")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start(str(lake))
-        )
-        query.awaitTermination()
+        writer = source.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        run_available(lambda: writer.trigger(availableNow=True).start(str(lake)))
 
     for part in range(2):
         finish(postgres, "mail", [f"{part}-{n}" for n in range(30)])
@@ -218,3 +214,30 @@ def test_parquet_has_every_ending_once_whatever_was_killed(
     ids = [row.id for row in spark.read.parquet(str(lake)).collect()]
     assert sorted(ids) == sorted(row[0] for row in ask(database, "select id from pgjq.body"))
     assert len(set(ids)) == 61
+
+
+class Query:
+    """A query that fails with these errors, one after the other, and then succeeds."""
+
+    def __init__(self, *errors: str) -> None:
+        self.errors = list(errors)
+        self.starts = 0
+
+    def start(self) -> Any:
+        self.starts += 1
+        return self
+
+    def awaitTermination(self) -> None:  # noqa: N802  (the name is Spark's)
+        if self.errors:
+            raise StreamingQueryException(self.errors.pop(0))
+
+
+def test_a_stream_whose_python_process_starts_too_slowly_is_started_again() -> None:
+    query = Query(*[f"[STREAM_FAILED] {TOO_SLOW}"] * (STARTS - 1))
+    run_available(query.start)
+    assert query.starts == STARTS
+    for error in (TOO_SLOW, "relation does not exist"):
+        query = Query(*[error] * STARTS)
+        with pytest.raises(StreamingQueryException, match=error):
+            run_available(query.start)
+        assert query.starts == (STARTS if error == TOO_SLOW else 1)

@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from pgjq.errors import StorageError, ValidationError
+from pgjq.spark.batches import run_available
 from pgjq.spark.pipeline.endings import COLUMNS, SCHEMA, endings
 from pgjq.spark.pipeline.lake import CHECKPOINT, JOBS, Batch, Lake
 from pgjq.spark.pipeline.quality import KEY, check
@@ -58,14 +59,9 @@ def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int
             raise
 
     stream = spark.readStream.format("pgjq").options(**source.options(), columns=",".join(COLUMNS)).load()
-    query = (
-        stream.writeStream.foreachBatch(take)
-        .option("checkpointLocation", lake.path(CHECKPOINT))
-        .trigger(availableNow=True)
-        .start()
-    )
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", lake.path(CHECKPOINT))
     try:
-        query.awaitTermination()
+        run_available(writer.trigger(availableNow=True).start)
     except StreamingQueryException as error:
         if failures:
             raise failures[0] from error
