@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import pgjq
-from pgjq.storage.postgres import pool
+from pgjq.storage.postgres import pool, server
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
@@ -36,7 +36,7 @@ def _enqueue(storage: pgjq.PostgresStorage, mode: Colour, id: str = "a") -> obje
 @MODES
 def test_a_server_that_says_nothing_is_given_up(database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and never answers, as a firewall or a frozen server does."""
-    monkeypatch.setattr(pool, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(server, "CONNECT_SECONDS", 2)
     with Proxy(database) as proxy:
         proxy.silence()
         storage = pgjq.PostgresStorage(proxy.conninfo)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import pgjq
-from pgjq.storage.postgres import line, pool, watchdog
+from pgjq.storage.postgres import line, server, watchdog
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy, Trap
 
@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
     monkeypatch.setattr(watchdog, "ASK_AGAIN_SECONDS", 0.5)
     monkeypatch.setattr(line, "ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr(pool, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(server, "CONNECT_SECONDS", 2)
     return iter([None])
 
 

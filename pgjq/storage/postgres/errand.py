@@ -10,8 +10,8 @@ import psycopg
 from pgjq.blocking import Blocking, drive
 from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.failures import translated
-from pgjq.storage.postgres.pool import CONNECTION, check_version
 from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.server import CONNECTION, check_version
 from pgjq.storage.postgres.session import BlockingSession
 
 if TYPE_CHECKING:

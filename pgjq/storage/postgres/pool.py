@@ -1,8 +1,6 @@
 """Connections of our own: a pool for each colour, opened on first use.
 
-An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage. Before a
-pool opens, one plain connection looks at the database: a wrong password or a missing schema is then an error at once,
-in the caller's hands, and not a time-out of a pool that keeps trying.
+An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage.
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgjq.deadline import current_deadline
-from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
-from pgjq.storage.postgres.conninfo import parameters
-from pgjq.storage.postgres.failures import MIGRATE, translated
+from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.storage.postgres.failures import translated
 from pgjq.storage.postgres.pool_log import mark, mark_async, pool_name
 from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
 from pgjq.storage.postgres.watchdog import Watchdog
@@ -31,28 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
-    from pgjq.storage.postgres.queries import Queries
-
-SCHEMA_VERSION = 1
-
-# Autocommit, because an operation is one statement. A host that vanished is noticed within half a minute.
-CONNECTION: dict[str, Any] = {
-    "autocommit": True,
-    "application_name": "pgjq",
-    "client_encoding": "UTF8",
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 4,
-    "tcp_user_timeout": 30_000,
-}
-# A server that can be reached answers within this time; a pool that tried for longer found a server that is back too
-# late. A connect_timeout of the user's own comes first.
-CONNECT_SECONDS = 5
-# Behind a pooler, where sessions cannot be configured (sql/queries/configure_session.sql).
-READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
-# The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
-# between, which may send the next statement to another session.
-PREPARED = frozenset({"enqueue_job", "answer"})
+    from pgjq.storage.postgres.server import Server
 
 # How long a caller waits for a connection; a server that restarts is often back within that time.
 PATIENCE = 10.0
@@ -88,44 +64,24 @@ class Pool(Protocol):
 class Pools:
     """Both colours' connections to one database."""
 
-    def __init__(
-        self, conninfo: str, queries: Queries, min_size: int, max_size: int, watchdog: Watchdog | None = None
-    ) -> None:
-        self.conninfo = conninfo
-        self.watchdog = watchdog or Watchdog(conninfo, lambda: self.is_pooled)
-        self.queries = queries
+    def __init__(self, server: Server, min_size: int, max_size: int, watchdog: Watchdog | None = None) -> None:
+        self.server = server
+        self.watchdog = watchdog or Watchdog(server.conninfo, lambda: server.is_pooled)
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
-        self.connection: dict[str, Any] = CONNECTION | _connect_timeout(conninfo)
-        self.is_pooled = False
-        self.prepared: frozenset[str] = frozenset()
-        self.checked = False
         self.blocking = BlockingPool(self)
         self.awaiting = AsyncPool(self)
 
     def check(self) -> None:
-        """Connect once and see whether the schema is one that this code can use."""
+        """See whether the database can be used, unless that is known."""
         self.refuse_if_closed()
-        if self.checked:
-            return
-        with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
-            row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
-            version, answering, isolation = row or (0, 0, "")
-            greeted_by = connection.info.backend_pid
-        check_version(version)
-        # A pooler makes up a process number of its own when it greets a client.
-        self.is_pooled = answering != greeted_by
-        self.prepared = frozenset() if self.is_pooled else PREPARED
-        if self.is_pooled and isolation != "read committed":
-            own = parameters(self.conninfo).get("options") or ""
-            self.connection |= {"options": f"{own} {READ_COMMITTED}"}
-        self.checked = True
+        self.server.check()
 
     def explain_timeout(self) -> StorageUnavailableError:
         """Find out why no connection came in time: the server cannot be reached, or all connections are in use."""
         try:
-            psycopg.connect(self.conninfo, **self.connection).close()
+            psycopg.connect(self.server.conninfo, **self.server.connection).close()
         except psycopg.Error as error:
             return StorageUnavailableError(f"no connection for {PATIENCE:g} s: {error}")
         return StorageUnavailableError(
@@ -174,7 +130,7 @@ class BlockingPool:
                 connection = self._borrow(pool)
         lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
         try:
-            yield BlockingSession(connection, self._pools.queries, self._pools.prepared)
+            yield BlockingSession(connection, self._pools.server.queries, self._pools.server.prepared)
         finally:
             self._pools.watchdog.give_back(lent)
             pool.putconn(connection)
@@ -221,8 +177,8 @@ class BlockingPool:
             self._pools.refuse_if_closed()
             if self._pool is None:
                 self._pool = ConnectionPool(
-                    self._pools.conninfo,
-                    kwargs=self._pools.connection,
+                    self._pools.server.conninfo,
+                    kwargs=self._pools.server.connection,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
@@ -235,8 +191,8 @@ class BlockingPool:
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         mark(connection)
-        if not self._pools.is_pooled:
-            connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
+        if not self._pools.server.is_pooled:
+            connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
         """Start anew in a forked child. The connections are the parent's, and must not even be closed here."""
@@ -279,7 +235,7 @@ class AsyncPool:
         lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
         try:
             cancelled.check()
-            yield AsyncSession(connection, self._pools.queries, self._pools.prepared)
+            yield AsyncSession(connection, self._pools.server.queries, self._pools.server.prepared)
         except StorageUnavailableError:
             cancelled.check()
             raise
@@ -289,7 +245,7 @@ class AsyncPool:
 
     async def check(self) -> None:
         """See whether the database can be used."""
-        if not self._pools.checked or self._pools.closed:
+        if not self._pools.server.checked or self._pools.closed:
             await asyncio.to_thread(self._pools.check)
 
     async def close(self) -> None:
@@ -333,8 +289,8 @@ class AsyncPool:
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         await mark_async(connection)
-        if not self._pools.is_pooled:
-            await connection.execute(self._pools.queries.psycopg("configure_session"), {}, prepare=False)
+        if not self._pools.server.is_pooled:
+            await connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
         loop = asyncio.get_running_loop()
@@ -346,8 +302,8 @@ class AsyncPool:
             if (pool := self._by_loop.get(loop)) is None:
                 self._forget_closed_loops()
                 pool = AsyncConnectionPool(
-                    self._pools.conninfo,
-                    kwargs=self._pools.connection,
+                    self._pools.server.conninfo,
+                    kwargs=self._pools.server.connection,
                     min_size=self._pools.min_size,
                     max_size=self._pools.max_size,
                     reconnect_timeout=ASK_AGAIN,
@@ -383,11 +339,6 @@ class _Cancelled:
         return self._task.cancelling() if self._task is not None else 0
 
 
-def _connect_timeout(conninfo: str) -> dict[str, Any]:
-    known = "connect_timeout" in parameters(conninfo) or "PGCONNECT_TIMEOUT" in os.environ
-    return {} if known else {"connect_timeout": CONNECT_SECONDS}
-
-
 def _refuse_if_late() -> None:
     if not current_deadline().left:
         raise StorageUnavailableError(LATE)
@@ -412,14 +363,3 @@ def has_news(socket: int) -> bool:
     poll = select.poll()
     poll.register(socket, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def check_version(version: int) -> None:
-    """Refuse a schema that is not this code's."""
-    if version == SCHEMA_VERSION:
-        return
-    if version < SCHEMA_VERSION:
-        message = f"the database's schema has version {version}, this code needs {SCHEMA_VERSION}: {MIGRATE}"
-    else:
-        message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
-    raise SchemaError(message)

@@ -14,6 +14,7 @@ from pgjq.storage.postgres.operations import PostgresOperations
 from pgjq.storage.postgres.pool import Pools, ReservedPool
 from pgjq.storage.postgres.queries import Queries
 from pgjq.storage.postgres.reserved import ReservedOperations
+from pgjq.storage.postgres.server import Server
 
 if TYPE_CHECKING:
     from pgjq.blocking import Colour
@@ -49,7 +50,7 @@ class PostgresStorage:
         self.conninfo = conninfo
         self.schema = schema
         self._queries = queries = Queries(schema)
-        self._pools = Pools(conninfo, queries, min_size, max_size)
+        self._pools = Pools(Server(conninfo, queries), min_size, max_size)
         self._listener = Listener(conninfo, queries)
         self._offices = Offices(conninfo, queries, self._pools.watchdog)
         self._blocking = PostgresOperations("blocking", self._pools.blocking, queries, self._listener, self._offices)
@@ -61,7 +62,7 @@ class PostgresStorage:
 
     def reserved(self) -> Operations:
         """Return blocking operations with a connection of their own."""
-        pool = ReservedPool(Pools(self.conninfo, self._queries, 1, 1, self._pools.watchdog))
+        pool = ReservedPool(Pools(self._pools.server, 0, 1, self._pools.watchdog))
         return ReservedOperations("blocking", pool, self._queries, self._listener, self._offices)
 
     def close(self) -> None:

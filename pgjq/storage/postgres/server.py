@@ -1,0 +1,85 @@
+"""What is known of the server behind a connection string, and how connections to it are opened.
+
+Before a pool opens, one plain connection looks at the database: a wrong password or a missing schema is then an error
+at once, in the caller's hands, and not a time-out of a pool that keeps trying.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from pgjq.errors import SchemaError
+from pgjq.storage.postgres.conninfo import parameters
+from pgjq.storage.postgres.failures import MIGRATE, translated
+
+if TYPE_CHECKING:
+    from pgjq.storage.postgres.queries import Queries
+
+SCHEMA_VERSION = 1
+
+# Autocommit, because an operation is one statement. A host that vanished is noticed within half a minute.
+CONNECTION: dict[str, Any] = {
+    "autocommit": True,
+    "application_name": "pgjq",
+    "client_encoding": "UTF8",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+# A server that can be reached answers within this time; a pool that tried for longer found a server that is back too
+# late. A connect_timeout of the user's own comes first.
+CONNECT_SECONDS = 5
+# Behind a pooler, where sessions cannot be configured (sql/queries/configure_session.sql).
+READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
+# The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
+# between, which may send the next statement to another session.
+PREPARED = frozenset({"enqueue_job", "answer"})
+
+
+class Server:
+    """The server of one storage; all its pools share what the first look found."""
+
+    def __init__(self, conninfo: str, queries: Queries) -> None:
+        self.conninfo = conninfo
+        self.queries = queries
+        self.connection: dict[str, Any] = CONNECTION | _connect_timeout(conninfo)
+        self.is_pooled = False
+        self.prepared: frozenset[str] = frozenset()
+        self.checked = False
+
+    def check(self) -> None:
+        """Connect once and see whether the schema is one that this code can use."""
+        if self.checked:
+            return
+        with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
+            row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
+            version, answering, isolation = row or (0, 0, "")
+            greeted_by = connection.info.backend_pid
+        check_version(version)
+        # A pooler makes up a process number of its own when it greets a client.
+        self.is_pooled = answering != greeted_by
+        self.prepared = frozenset() if self.is_pooled else PREPARED
+        if self.is_pooled and isolation != "read committed":
+            own = parameters(self.conninfo).get("options") or ""
+            self.connection |= {"options": f"{own} {READ_COMMITTED}"}
+        self.checked = True
+
+
+def _connect_timeout(conninfo: str) -> dict[str, Any]:
+    known = "connect_timeout" in parameters(conninfo) or "PGCONNECT_TIMEOUT" in os.environ
+    return {} if known else {"connect_timeout": CONNECT_SECONDS}
+
+
+def check_version(version: int) -> None:
+    """Refuse a schema that is not this code's."""
+    if version == SCHEMA_VERSION:
+        return
+    if version < SCHEMA_VERSION:
+        message = f"the database's schema has version {version}, this code needs {SCHEMA_VERSION}: {MIGRATE}"
+    else:
+        message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
+    raise SchemaError(message)
