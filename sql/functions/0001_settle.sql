@@ -5,6 +5,7 @@
 --
 -- Answers with what became of the jobs, in three arrays; they are null if every run ended as its outcome says, which is
 -- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
+-- `lock_limit` is how long to wait for a row that another transaction has locked; none given means the session's own.
 -- Find a place for jobs that are given back in queues where there may be none: short and stately.
 --
 -- A job that cannot be queued again, because another one is, or comes before it in this very batch, waits as failing
@@ -73,7 +74,7 @@ $$;
 
 create function pgjq.settle(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], results bytea[], errors text[],
-    delays double precision[],
+    delays double precision[], lock_limit text default null,
     out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
 )
 language plpgsql volatile
@@ -89,7 +90,7 @@ as $$
 declare
     clock constant timestamptz := pgjq.now();
     watched constant boolean := pgjq.watched();
-    patience constant text := current_setting('lock_timeout');
+    patience constant text := coalesce(lock_limit, current_setting('lock_timeout'));
     limited constant boolean := coalesce(3 > any(states), false) and exists (
         select from unnest(queue_ids) as q (id) where (q.id & 7) in (1, 3)
     );
@@ -101,6 +102,9 @@ declare
     into_states smallint[] := states;
     with_errors text[] := errors;
 begin
+    if lock_limit is not null then
+        perform set_config('lock_timeout', lock_limit, true);
+    end if;
     -- First those to be given back, then those to be ended: a wish to cancel that was committed while the first
     -- statement waited for the row is seen by the second, which ends the job as cancelled.
     if 3 > any(states) then
@@ -149,6 +153,10 @@ begin
                         raise;
                     end if;
                 when lock_not_available then
+                    -- No place is waited for any more: a job's own row is locked.
+                    if crowded and lock_limit is not null then
+                        raise;
+                    end if;
                     crowded := true;
             end;
         end loop;

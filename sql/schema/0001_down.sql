@@ -60,7 +60,7 @@ drop function if exists pgjq.enter_row(text);
 drop function if exists pgjq.save_checkpoint(integer, bigint, integer, bytea);
 drop function if exists pgjq.find_settled(integer[], bigint[], integer[], text[]);
 drop function if exists pgjq.settle(
-    integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]
+    integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[], text
 );
 drop function if exists pgjq.find_places(integer[], bigint[], integer[], smallint[], text[], boolean);
 drop function if exists pgjq.claim(

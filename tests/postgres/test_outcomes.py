@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLICY = LeasePolicy(lease=60, heartbeat=0.2, reap_interval=0.2)
-ARGUMENTS = "integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[]"
+ARGUMENTS = "integer[], bigint[], integer[], smallint[], bytea[], text[], double precision[], text"
 HIDE = f"alter function pgjq.settle({ARGUMENTS}) rename to settle_elsewhere"
 SHOW = f"alter function pgjq.settle_elsewhere({ARGUMENTS}) rename to settle"
 REFUSE = """

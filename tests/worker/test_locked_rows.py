@@ -111,6 +111,24 @@ def test_a_locked_job_loses_its_lease_and_no_other_job_does(
     assert [client.get_status("q", name).attempts for name in ("one", "other")] == [1, 1]  # type: ignore[union-attr]
 
 
+def test_a_locked_job_does_not_delay_the_outcomes_of_others(
+    database: str, postgres: PostgresStorage, held: tuple[Held, Callable[..., Worker]]
+) -> None:
+    handlers, make = held
+    client = Client(postgres)
+    client.enqueue_many("q", [(name, None) for name in ("one", "locked", "other")])
+    with make(postgres, LONG):
+        handlers.wait(3)
+        with locked(database, JOB, "locked"):
+            handlers.finish.set()
+            until(lambda: client.get_queue_stats("q").completed == 2)
+            client.enqueue("q", "later", None)
+            until(lambda: client.get_queue_stats("q").completed == 3)
+            assert locked_until(client, "locked")
+        until(lambda: client.get_queue_stats("q").completed == 4)
+    assert {s.id: s.attempts for s in client.find_jobs("q")} == dict.fromkeys(("one", "locked", "other", "later"), 1)
+
+
 def test_a_job_that_was_locked_for_a_moment_is_renewed_after_that(
     database: str, postgres: PostgresStorage, held: tuple[Held, Callable[..., Worker]]
 ) -> None:

@@ -3,7 +3,8 @@
 The lock is `flock` on a file: the kernel lets go of it when its holder ends, however it ends. It is held for the length
 of one operation, without the wait for the disk. A process that cannot have it for a long time raises an error that
 names the holder instead of hanging: a process that is stopped in the middle of an operation, or one that has nothing to
-do with pgjq. Other users cannot open the file, and so they cannot lock it.
+do with pgjq. So does a caller whose deadline (`pgjq.deadline`) is over. Other users cannot open the file, and so they
+cannot lock it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgjq.deadline import acquire_in_time, current_deadline
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.file import disk
 
@@ -31,13 +33,15 @@ class Mutex:
 
     def __init__(self, layout: Layout) -> None:
         self.turn = threading.Lock()
+        self.patience = PATIENCE
         self._layout = layout
         self._path = layout.lock
         self._fd: int | None = None
 
     def __enter__(self) -> None:
-        if not self.turn.acquire(timeout=PATIENCE):
-            raise self._refusal()
+        began = time.monotonic()
+        if not acquire_in_time(self.turn, self.patience):
+            raise self._refusal(began)
         try:
             self._lock()
         except BaseException:
@@ -60,15 +64,15 @@ class Mutex:
     abandon = close
 
     def _lock(self) -> None:
-        until = time.monotonic() + PATIENCE
+        began, deadline = time.monotonic(), current_deadline()
         pause = PAUSE
         while True:
             fd = self._open()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > until:
-                    raise self._refusal() from None
+                if time.monotonic() > min(began + self.patience, deadline.until):
+                    raise self._refusal(began) from None
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
@@ -85,9 +89,9 @@ class Mutex:
             disk.make_private(self._fd)
         return self._fd
 
-    def _refusal(self) -> StorageUnavailableError:
+    def _refusal(self, began: float) -> StorageUnavailableError:
         return StorageUnavailableError(
-            f"{find_holder(self._path)} has kept {self._path} locked for {PATIENCE:g} s;"
+            f"{find_holder(self._path)} has kept {self._path} locked for {time.monotonic() - began:.0f} s;"
             f" is it stopped? (fuser {self._path})"
         )
 

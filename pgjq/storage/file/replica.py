@@ -109,6 +109,10 @@ class Replica:
         except OSError:  # Another thread has just closed it, to open another.
             return True
 
+    def give_up(self) -> None:
+        """Have no caller wait any longer for a lock that another process has."""
+        self._mutex.patience = 0.0
+
     def close(self) -> None:
         """Close the files; who is inside an operation finishes it first."""
         with self._mutex.turn:

@@ -12,11 +12,13 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pgjq.errors import PgjqError, StorageError, ValidationError
+from pgjq.deadline import NO_ANSWER, wait_in_time
+from pgjq.errors import PgjqError, StorageError, StorageUnavailableError, ValidationError
 from pgjq.storage.base import Operations, Promises
 from pgjq.storage.clock import StorageClock
 from pgjq.storage.file.bell import Bell, ring
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 THREADS = 4
+# How long after its deadline a thread that waits for the lock says which process has it.
+REFUSAL_SECONDS = 0.1
 
 
 class FileStorage:
@@ -121,6 +125,7 @@ class FileStorage:
         if self._closed:
             return
         self._closed = True
+        self.replica.give_up()
         with self._hanging:
             bell, self._bell = self._bell, None
         if bell is not None:
@@ -150,7 +155,10 @@ class FileOperations(ModelOperations):
         if self._colour == "blocking":
             return call()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._storage.threads, call)
+            running = asyncio.get_running_loop().run_in_executor(self._storage.threads, copy_context().run, call)
+            return await wait_in_time(running, REFUSAL_SECONDS)
+        except TimeoutError as error:
+            raise StorageUnavailableError(NO_ANSWER) from error
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise

@@ -43,13 +43,19 @@ def translated() -> Generator[None]:
 
 
 @contextmanager
-def refused_values() -> Generator[None]:
-    """Turn a StorageError that is about the values of a statement into a ValidationError."""
+def refused_outcomes() -> Generator[None]:
+    """Tell apart why outcomes were refused.
+
+    An error that is about a value becomes a ValidationError. A job's row that stayed locked is no sign that the
+    database is away: it becomes a plain StorageError, after which the other outcomes are offered.
+    """
     try:
         yield
     except StorageError as error:
         if isinstance(error.__cause__, ABOUT_VALUES):
             raise ValidationError(str(error)) from error.__cause__
+        if isinstance(error.__cause__, errors.LockNotAvailable):
+            raise StorageError(f"another transaction keeps a job locked: {error}") from error.__cause__
         raise
 
 

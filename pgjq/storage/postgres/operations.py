@@ -36,7 +36,7 @@ from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.effects import PostgresEffects, lost, open_unit, transaction_name
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
-from pgjq.storage.postgres.failures import GONE, TRANSIENT, refused_values
+from pgjq.storage.postgres.failures import GONE, TRANSIENT, refused_outcomes
 from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PostgresOperations(PostgresDefinitions):
         ordered = sorted(settlements, key=lambda s: s.lease.key)
         params = _lease_params([s.lease for s in ordered]) | _outcome_params([s.outcome for s in ordered])
         _check_size(params["results"])
-        with refused_values():
+        with refused_outcomes():
             ((seqs, leases, states),) = await self._fetch("settle", params)
         if seqs is None:
             return [Settled(s.lease, _ENDED[type(s.outcome)]) for s in settlements]

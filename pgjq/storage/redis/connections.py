@@ -121,3 +121,4 @@ class GivenConnections:
     def close(self) -> None:
         """Use the client no more."""
         self._gate.closed = True
+        self.awaiting.end_threads()

@@ -2,23 +2,26 @@
 
 redis-py makes the connection, with all that a URL may ask for, and then hands its transport over: what redis-py does
 around a single question and its answer takes longer than the server takes to answer. Nothing is sent twice, and whoever
-stops waiting for an answer only leaves it to be thrown away. A server that owes an answer and says nothing for too long
-is given up, and with it everything that was asked of it.
+stops waiting for an answer only leaves it to be thrown away, also when its deadline (`pgjq.deadline`) is over. A server
+that owes an answer and says nothing for too long is given up, and with it everything that was asked of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from redis.exceptions import ConnectionError as Lost
 
+from pgjq.deadline import LOOK_SECONDS, NO_ANSWER, current_deadline
 from pgjq.storage.redis.replies import Replies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pgjq.deadline import Deadline
     from pgjq.storage.redis.address import Address
 
     Heard = Callable[[bytes], None]
@@ -41,9 +44,9 @@ class Link(asyncio.Protocol):
     def __init__(self, stream: asyncio.StreamWriter, patience: float | None, heard: Heard | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._stream = stream  # Whose end would be the end of the transport.
-        self._patience = patience
+        self._patience = inf if patience is None else patience
         self._heard = heard
-        self._asked: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._asked: deque[tuple[asyncio.Future[Any], float, Deadline]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._replies = Replies(self._take)
         self._leaving = False
@@ -65,16 +68,16 @@ class Link(asyncio.Protocol):
         if self.lost.done():
             raise Lost("the connection was lost")
         answer, self._used_at = self._loop.create_future(), self._loop.time()
-        self._asked.append((answer, self._used_at))
-        if self._watch is None and self._patience is not None:
-            self._watch = self._loop.call_later(self._patience, self._look)
+        self._asked.append((answer, self._used_at, current_deadline()))
+        if self._watch is None:
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)
         self._transport.write(command)
         return answer
 
     def leave(self) -> None:
-        """Ask nothing more; close when all has been answered."""
+        """Ask nothing more; close when no caller waits for an answer."""
         self._leaving = True
-        if not self._asked:
+        if not self._is_awaited():
             self.close()
 
     def close(self) -> None:
@@ -87,14 +90,14 @@ class Link(asyncio.Protocol):
         """Read what has come."""
         self._heard_at = self._loop.time()
         self._replies.feed(data)
-        if self._leaving and not self._asked:
+        if self._leaving and not self._is_awaited():
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who is still waiting."""
         self._leaving = True
         self.close()
-        for answer, _ in self._asked:
+        for answer, _, _ in self._asked:
             if not answer.done():
                 answer.set_exception(Lost(f"the connection was lost: {exc or 'the server closed it'}"))
         self._asked.clear()
@@ -108,7 +111,7 @@ class Link(asyncio.Protocol):
         if not self._asked:
             self.close()  # Nobody asked: whatever comes next would go to the wrong one.
             return
-        answer, _ = self._asked.popleft()
+        answer, _, _ = self._asked.popleft()
         if answer.done():
             return
         if isinstance(reply, Exception):
@@ -116,13 +119,18 @@ class Link(asyncio.Protocol):
         else:
             answer.set_result(reply)
 
+    def _is_awaited(self) -> bool:
+        return any(not answer.done() for answer, _, _ in self._asked)
+
     def _look(self) -> None:
-        """See whether the server owes an answer and has said nothing for too long, or when it will have."""
-        assert self._patience is not None  # noqa: S101  (there would be no watch)
+        """Give up answers whose deadline is over, and the server if it owes one and has said nothing for too long."""
         self._watch = None
-        if self._asked:
-            left = max(self._asked[0][1], self._heard_at) + self._patience - self._loop.time()
-            if left > 0:
-                self._watch = self._loop.call_later(left, self._look)
-            else:
-                self.connection_lost(TimeoutError("no answer in time"))
+        for answer, _, deadline in self._asked:
+            if not (deadline.left or answer.done()):
+                answer.set_exception(TimeoutError(NO_ANSWER))
+        if self._leaving and not self._is_awaited():
+            self.close()
+        elif self._asked and max(self._asked[0][1], self._heard_at) + self._patience <= self._loop.time():
+            self.connection_lost(TimeoutError(NO_ANSWER))
+        elif self._asked:
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)

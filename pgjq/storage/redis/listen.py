@@ -27,7 +27,8 @@ from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError
 
 from pgjq.background import BackgroundThread
-from pgjq.errors import StorageError
+from pgjq.deadline import NO_ANSWER, acquire_in_time, call_in_time, wait_in_time
+from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
 
@@ -96,12 +97,19 @@ class ThreadListener:
             self._check()
             self._audience.join(subject, box)
         try:
-            with self._starting:
-                if self._thread is None:
-                    self._start()
+            self._start_once()
         except BaseException:
             self.leave(subject, box)
             raise
+
+    def _start_once(self) -> None:
+        if not acquire_in_time(self._starting):
+            raise StorageUnavailableError(NO_ANSWER)
+        try:
+            if self._thread is None:
+                self._start()
+        finally:
+            self._starting.release()
 
     def _check(self) -> None:
         if self._closing.is_set():
@@ -138,7 +146,7 @@ class ThreadListener:
     def _start(self) -> None:
         """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
         with translated():
-            pubsub = self._subscribed()
+            pubsub = call_in_time(self._subscribed, discard=self._drop)
         with self._lock:
             if self._closing.is_set():
                 self._drop(pubsub)
@@ -228,7 +236,8 @@ class AwaitedListener:
             listener.want_now(subject, box)
             return
         try:
-            await asyncio.to_thread(listener.want_now, subject, box)
+            with translated():
+                await wait_in_time(asyncio.to_thread(listener.want_now, subject, box))
         except BaseException:
             box.close()  # A thread that is about to note it sees that nobody wants it any more.
             listener.leave(subject, box)

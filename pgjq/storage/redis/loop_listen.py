@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from pgjq.background import Activity
+from pgjq.deadline import wait_in_time
 from pgjq.errors import PgjqError, StorageError
 from pgjq.storage.redis.audience import Audience
 from pgjq.storage.redis.failures import translated
@@ -96,15 +98,19 @@ class _Ear:
         self.audience.join(subject, box)
         try:
             if not self._is_listening():
-                async with self._starting:
-                    if not self._is_listening():
-                        with translated():
-                            connection = await self._subscribed()
-                        self._task = asyncio.create_task(self._run(connection), name="pgjq listener")
-                        await asyncio.sleep(0)  # From its first step on, the task closes the connection in the end.
+                with translated():
+                    await wait_in_time(self._start())
         except BaseException:
             self.audience.leave(subject, box)
             raise
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if not self._is_listening():
+                connection = await self._subscribed()
+                # The task listens for other callers as well, so it has no deadline.
+                self._task = asyncio.create_task(self._run(connection), name="pgjq listener", context=Context())
+                await asyncio.sleep(0)  # From its first step on, the task closes the connection in the end.
 
     def stop(self) -> None:
         if self._task is not None:

@@ -4,6 +4,10 @@ They are redis-py's connections without its client around them, which costs two 
 whether a command whose answer was lost was done is the caller's question. A connection that died while it was idle is
 connected anew before it is used, so a restart of the server is noticed by those alone whose call was under way. A
 thread's whose call was broken off is closed, because an answer may still be on its way.
+
+No call waits past its deadline (`pgjq.deadline`). A thread waits for the first bytes of an answer in short steps. To
+connect, and to send a command that the buffers of a socket may not hold, may block in the driver: with a deadline
+another thread does it.
 """
 
 from __future__ import annotations
@@ -13,10 +17,20 @@ import contextlib
 import os
 import threading
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import RedisError, ResponseError
 
+from pgjq.deadline import (
+    LOOK_SECONDS,
+    NO_ANSWER,
+    UNLIMITED,
+    acquire_in_time,
+    call_in_time,
+    current_deadline,
+    wait_in_time,
+)
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.redis.failures import DRIVERS_ERRORS, has_moved, translate, translated
 from pgjq.storage.redis.link import open_link
@@ -25,12 +39,15 @@ from pgjq.storage.redis.wire import Gate, Packed, packed
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pgjq.deadline import Deadline
     from pgjq.storage.redis.address import Address
     from pgjq.storage.redis.link import Link
 
 CONNECTIONS: Final = 32
 PATIENCE: Final = 30.0
-BUSY: Final = f"all {CONNECTIONS} connections were busy for {PATIENCE:g} s"
+BUSY: Final = f"all {CONNECTIONS} connections are busy"
+# What an idle connection takes at once, whatever the server does: the least that a socket's buffer begins with.
+SMALL_BYTES: Final = 16_384
 
 
 class BlockingPool(Packed):
@@ -40,6 +57,7 @@ class BlockingPool(Packed):
         self._gate = gate
         self._address = address
         self._patience = patience
+        self._limit = min(limit for limit in (patience, address.patience, inf) if limit is not None)
         self._begin()
 
     def _begin(self) -> None:
@@ -54,16 +72,18 @@ class BlockingPool(Packed):
         return self._call(command)
 
     def _call(self, command: bytes) -> Any:
+        deadline = current_deadline()
         with translated(), self._borrowed() as connection:
-            connection.send_packed_command([command])
-            return connection.read_response()
+            if len(command) > SMALL_BYTES:
+                return call_in_time(lambda: _exchange(connection, command))
+            return _exchange(connection, command, deadline, self._limit)
 
     @contextlib.contextmanager
     def _borrowed(self) -> Generator[Any]:
         if self._process != os.getpid():
             self._begin()  # The parent's connections must not even be closed here.
         room = self._room
-        if not room.acquire(timeout=PATIENCE):
+        if not acquire_in_time(room, PATIENCE):
             raise StorageUnavailableError(BUSY)
         try:
             connection = self._pick()
@@ -80,13 +100,19 @@ class BlockingPool(Packed):
         try:
             connection = self._idle.pop()
         except IndexError:
-            return self._address.connection(self._patience)
+            return self._connected(self._address.connection(self._patience))
         try:
             stale = connection.can_read(0)
         except (RedisError, OSError):
             stale = True
         if stale:
             connection.disconnect()
+            return self._connected(connection)
+        return connection
+
+    @staticmethod
+    def _connected(connection: Any) -> Any:
+        call_in_time(connection.connect, discard=lambda _: connection.disconnect())
         return connection
 
     def _settle(self, connection: Any, error: BaseException) -> None:
@@ -113,6 +139,16 @@ class BlockingPool(Packed):
         if self._process == os.getpid():
             while self._idle:
                 self._idle.pop().disconnect()
+
+
+def _exchange(connection: Any, command: bytes, deadline: Deadline = UNLIMITED, patience: float = inf) -> Any:
+    """Send a command and return its answer; without a deadline the driver waits as long as it was made to."""
+    connection.send_packed_command([command])
+    until = time.monotonic() + patience
+    while deadline is not UNLIMITED and not connection.can_read(min(LOOK_SECONDS, deadline.left)):
+        if time.monotonic() >= min(until, deadline.until):
+            raise TimeoutError(NO_ANSWER)
+    return connection.read_response()
 
 
 class _Place:
@@ -154,7 +190,7 @@ class AsyncPool(Packed):
             await asyncio.sleep(0)
         link = place.link
         if link is None or not link.is_open():
-            link = await self._connected(place)
+            link = await wait_in_time(self._connected(place))
         try:
             return await link.ask(command)
         except ResponseError as error:

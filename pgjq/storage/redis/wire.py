@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.exceptions import NoScriptError
 
+from pgjq.deadline import call_in_time, wait_in_time
 from pgjq.errors import StorageError
 from pgjq.storage.redis.failures import translated
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 Word = bytes | str | int
 OLDEST: Final = (6, 2)
+THREADS: Final = 32
 
 
 class Wire(Protocol):
@@ -121,36 +125,59 @@ class ClientWire(Scripted):
     """Somebody's client, which blocks; its connections are not ours to close."""
 
     def __init__(self, gate: Gate, client: Any) -> None:
-        self._gate = gate
+        self.gate = gate
         self._client = client
 
     async def command(self, *words: Word) -> Any:
-        """Run a command."""
-        return self.call(*words)
+        """Run a command; with a deadline the client blocks a thread of its own."""
+        with translated():
+            return call_in_time(lambda: self.call(*words))
 
     def call(self, *words: Word) -> Any:
         """Run a command, plainly."""
-        checked = self._gate.enter()
+        checked = self.gate.enter()
         with translated():
             if not checked:
-                said = self._client.info("server")
-                # A cluster answers for each of its servers.
-                self._gate.check(str(said.get("redis_version") or next(iter(said.values()))["redis_version"]))
+                self._check()
             return self._client.execute_command(*words)
+
+    def _check(self) -> None:
+        said = self._client.info("server")
+        # A cluster answers for each of its servers.
+        self.gate.check(str(said.get("redis_version") or next(iter(said.values()))["redis_version"]))
 
     async def close(self) -> None:
         """Close nothing."""
 
 
 class ThreadedWire(Scripted):
-    """Somebody's client, for event loops: each call is made on a thread."""
+    """Somebody's client, for event loops: each call is made on a thread.
+
+    The threads are not those of the event loop, whose end would wait for a call that was given up. A forked child
+    begins with none.
+    """
 
     def __init__(self, wire: ClientWire) -> None:
         self._wire = wire
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._threads = ThreadPoolExecutor(THREADS, "pgjq redis")
 
     async def command(self, *words: Word) -> Any:
         """Run a command."""
-        return await asyncio.to_thread(self._wire.call, *words)
+        self._wire.gate.enter()
+        if self._process != os.getpid():
+            self._begin()
+        with translated():
+            return await wait_in_time(
+                asyncio.get_running_loop().run_in_executor(self._threads, self._wire.call, *words)
+            )
 
     async def close(self) -> None:
         """Close nothing."""
+
+    def end_threads(self) -> None:
+        """End the threads, each after the call that it is in."""
+        self._threads.shutdown(wait=False)
