@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pgjq import PgjqError
+from pgjq.storage.file.lines import unseal
 from tests.chaos.roles import CALL_SECONDS
-from tests.chaos.servers import PostgresServers
+from tests.chaos.servers import FileServers, PostgresServers
+from tests.chaos.spaces import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,6 +154,15 @@ class Audit:
 
     def _count_events(self, name: str) -> int:
         return sum(EVENT.match(line) is not None for line in self._fleet.lines(name, "log"))
+
+    def damaged(self) -> Stories:
+        """Return what is wrong with the journal of a FileStorage: lines that cannot be read, files put aside."""
+        if not isinstance(self._servers, FileServers):
+            return []
+        directory = self._servers.directory / MAIN
+        lines = (directory / "journal").read_bytes().splitlines()
+        unread = [f"the journal has a damaged line: {line[:200]!r}" for line in lines if unseal(line) is None]
+        return unread + [f"{path} was put aside" for path in (directory / "aside").iterdir()]
 
     def _effects(self) -> dict[str, list[int]] | None:
         if not isinstance(self._servers, PostgresServers):

@@ -36,6 +36,7 @@ from pgjq import (
     Worker,
 )
 from pgjq.background import health
+from pgjq.storage.file import replica
 from tests.chaos.spaces import ELECTION, open_space, own_space
 from tests.worker.crew import main
 
@@ -52,6 +53,7 @@ POOLED_BLOCK_SECONDS = 1.0  # Behind a transaction pooler there are no notificat
 CALL_SECONDS = 5.0
 PACE_SECONDS = 0.1
 KEYS = 3
+JOURNAL_BYTES = 50_000  # So that processes write the journal of a FileStorage anew under way.
 LASTING = {"max_attempts": 30_000, "result_ttl": 7 * 86_400}
 EFFECT = "insert into effect (id, lease) values (%s, %s)"
 BEGIN_KEYED = "insert into keyed (key, number, lease) values (%s, %s, %s) returning position"
@@ -123,6 +125,7 @@ class Process:
         self.address = address
         self.is_async = name.endswith(("2", "4"))
         self._directory = Path(directory)
+        replica.LEAST = JOURNAL_BYTES
         self.ticks = 0
         self.retries = 0
         stderr = os.open(self._directory / f"{name}.stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -155,6 +155,7 @@ class Run:
             "stuck": audit.stuck(),
             "disorder": audit.disordered(),
             "wrong answer": audit.wrong_answers(),
+            "damage": audit.damaged(),
             "unhandled": audit.unhandled(),
             "leak": audit.grown(self._measured, after),
             "log volume": audit.noisy(self.result.faults),

@@ -1,9 +1,10 @@
 """One at a time in a directory, among all threads and processes of the machine.
 
 The lock is `flock` on a file: the kernel lets go of it when its holder ends, however it ends. It is held for the length
-of one operation, without the wait for the disk. A process that cannot have it for a long time raises an error that
-names the holder instead of hanging: a process that is stopped in the middle of an operation, or one that has nothing to
-do with pgjq. Other users cannot open the file, and so they cannot lock it.
+of one operation, without the wait for the disk. A process that cannot have it for a long time, or until its caller's
+deadline (`pgjq.deadline`), raises an error that names the holder instead of hanging: a process that is stopped in the
+middle of an operation, or one that has nothing to do with pgjq. Other users cannot open the file, and so they cannot
+lock it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.file import disk
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pgjq.storage.file.layout import Layout
 
 PATIENCE = 30.0
+LOOK_SECONDS = 0.25  # A worker that stops moves the deadline of calls that wait already.
 PAUSE, LONGEST_PAUSE = 0.0002, 0.005
 
 
@@ -36,10 +39,11 @@ class Mutex:
         self._fd: int | None = None
 
     def __enter__(self) -> None:
-        if not self.turn.acquire(timeout=PATIENCE):
-            raise self._refusal()
+        until = time.monotonic() + PATIENCE
+        while not self.turn.acquire(timeout=LOOK_SECONDS):
+            self._refuse_if_late(until)
         try:
-            self._lock()
+            self._lock(until)
         except BaseException:
             self.turn.release()
             raise
@@ -59,16 +63,14 @@ class Mutex:
 
     abandon = close
 
-    def _lock(self) -> None:
-        until = time.monotonic() + PATIENCE
+    def _lock(self, until: float) -> None:
         pause = PAUSE
         while True:
             fd = self._open()
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > until:
-                    raise self._refusal() from None
+                self._refuse_if_late(until)
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
@@ -85,11 +87,14 @@ class Mutex:
             disk.make_private(self._fd)
         return self._fd
 
-    def _refusal(self) -> StorageUnavailableError:
-        return StorageUnavailableError(
-            f"{find_holder(self._path)} has kept {self._path} locked for {PATIENCE:g} s;"
-            f" is it stopped? (fuser {self._path})"
-        )
+    def _refuse_if_late(self, until: float) -> None:
+        """Raise an error after a long wait, or earlier if the caller's own deadline is over."""
+        if time.monotonic() > min(until, current_deadline().until):
+            waited = PATIENCE - max(0.0, until - time.monotonic())
+            raise StorageUnavailableError(
+                f"{find_holder(self._path)} has kept {self._path} locked for {waited:.2g} s;"
+                f" is it stopped? (fuser {self._path})"
+            )
 
 
 def find_holder(path: Path) -> str:

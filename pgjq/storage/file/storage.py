@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -150,7 +151,8 @@ class FileOperations(ModelOperations):
         if self._colour == "blocking":
             return call()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._storage.threads, call)
+            # With the caller's context, which has its deadline.
+            return await asyncio.get_running_loop().run_in_executor(self._storage.threads, copy_context().run, call)
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise
