@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import psycopg
@@ -21,7 +22,6 @@ from pgjq.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
 # Processes are killed and the machine is not, hence no fsync. A standby that was away asks again after 0.1 s, not 5 s.
 SETTINGS = {
@@ -104,6 +104,14 @@ class Node:
     def resume(self) -> None:
         for process in reversed(self.processes()):
             _signal(process, signal.SIGCONT)
+
+    def limit_files(self, size: str) -> None:
+        """Limit the size of files that today's backends can write; those that start later have no limit.
+
+        It takes the program `prlimit` (util-linux), run as the server's user: root in a container may not do this.
+        """
+        commands = (f"prlimit --pid {process} --fsize={size}:" for process in self.processes()[1:])
+        embedded._run_in(self.data, Path("/bin/sh"), "-c", "; ".join(commands))
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
         """Run a statement as the superuser, on a one-shot connection past every proxy."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
 import time
 from typing import TYPE_CHECKING
 
@@ -135,16 +133,10 @@ def fail_over(system: System, chance: random.Random) -> Generator[None]:
 def fill_the_disk(system: System, _chance: random.Random) -> Generator[None]:
     """Have every backend fail to write beyond the first 64 kB of a file, as on a full disk."""
     primary = servers_of(system).cluster.primary
-    _limit_files(primary.processes()[1:], 65_536)  # Backends that start later have no limit.
+    primary.limit_files("65536")
     yield
-    _limit_files(primary.processes(), resource.RLIM_INFINITY)
+    primary.limit_files("unlimited")
     _wait_for(primary.conninfo)
-
-
-def _limit_files(processes: list[int], size: int) -> None:
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(process, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def _wait_for(conninfo: str) -> None:
