@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ def main(
     if is_list:
         list_kinds()
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Servers are stopped then as well.
     seed = random.SystemRandom().randrange(2**31) if seed is None else seed
     chosen = [storage for storage in STORAGES if storage in (storages or STORAGES)]
     share = sum(SHARES[storage] for storage in chosen)

@@ -105,11 +105,12 @@ class Run:
         self.result.faults += len(faults)
         self._servers.settle()
         names = ", ".join(fault.kind.name for fault in faults)
-        slowest = self._look(names)
-        self._say(f"{time.strftime('%H:%M:%S')} {number:4} {self.result.faults:5} faults  {slowest:5.1f} s  {names}")
+        seconds, slowest = self._look(names)
+        now = time.strftime("%H:%M:%S")
+        self._say(f"{now} {number:4} {self.result.faults:5} faults  {seconds:5.1f} s ({slowest})  {names}")
 
-    def _look(self, what: str, seconds: float | None = None) -> float:
-        """Find processes that ended or do not answer; return how long the slowest took to answer."""
+    def _look(self, what: str, seconds: float | None = None) -> tuple[float, str]:
+        """Find processes that ended or do not answer; return how long the slowest took to answer, and its name."""
         for name in self._fleet.ended():
             self._violate("ended by itself", self._story(name, "ended by itself"))
         answered = self._probes.run(seconds) if seconds else self._probes.run()
@@ -117,8 +118,8 @@ class Run:
             self._violate("deaf", self._story(name, "does not work any more"))
             if name in self._fleet.names:
                 self._fleet.replace(name)
-        slowest = max(after or 0.0 for after in answered.values())
-        self.result.recovery[what].append(slowest)
+        slowest = max((after or 0.0, name) for name, after in answered.items())
+        self.result.recovery[what].append(slowest[0])
         return slowest
 
     def _story(self, name: str, text: str) -> str:
