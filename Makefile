@@ -1,6 +1,7 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
-# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS and STORIES_ARGS are
-# passed on; the tests run in PROCESSES processes, each with servers of its own: one more than two cores, as tests wait.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS, STORIES_ARGS and
+# CHAOS_ARGS are passed on; the tests run in PROCESSES processes, each with servers of its own: one more than two cores,
+# as tests wait.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -8,6 +9,7 @@ PROCESSES ?= 3
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 STORIES_ARGS ?=
+CHAOS_ARGS ?=
 
 BIN := .venv/bin
 # What `make quick` runs: no server for the first line, PostgreSQL or Redis for the second.
@@ -23,7 +25,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick simulate stories check format docs bench build clean
+.PHONY: help demo test quick simulate stories chaos check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -46,6 +48,9 @@ simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SI
 
 stories: .venv/.dev  ## Play 1,000 random stories on every storage and compare; STORIES_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m tests.stories $(STORIES_ARGS)
+
+chaos: .venv/.dev  ## Inject faults for ten minutes and check every guarantee; CHAOS_ARGS='--seed 7' repeats a run's faults
+	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 check: .venv/.dev  ## Lint, formatting, types, layers, SQL, documents
 	@echo "==> ruff check"

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -24,35 +24,55 @@ if TYPE_CHECKING:
 @contextmanager
 def pgbouncer(upstream: str, directory: Path) -> Generator[str]:
     """Start one, and return a connection string that leads through it."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
+    if not is_installed():
         missing("PgBouncer is not installed (Debian: apt-get install pgbouncer)")
     # It refuses to run as root, and as nobody it cannot reach a socket in root's directory: hence the relay.
-    with Proxy(upstream) as relay, _running(program, relay.conninfo, directory) as conninfo:
-        yield conninfo
+    with Proxy(upstream) as relay, PgBouncer(relay.conninfo, directory) as bouncer:
+        yield bouncer.conninfo
 
 
-@contextmanager
-def _running(program: str, upstream: str, directory: Path) -> Generator[str]:
-    process, conninfo = _started(program, upstream, directory)
-    try:
-        yield conninfo
-    finally:
-        process.terminate()
-        process.wait()
+class PgBouncer:
+    """One process, on a port of its own; `upstream` must be reachable by TCP. It may be killed and started again."""
+
+    def __init__(self, upstream: str, directory: Path) -> None:
+        self._upstream = upstream
+        self._directory = directory
+        while True:  # Another port, if the first one was taken in the meantime.
+            self._port = _free_port()
+            self.conninfo = make_conninfo(
+                upstream, host="127.0.0.1", port=self._port, sslmode="disable", gssencmode="disable"
+            )
+            self._process = _start(_program(), upstream, directory, self._port)
+            if _answers(self._process, self.conninfo):
+                return
+            log = (directory / "pgbouncer.log").read_text()
+            if "ddress already in use" not in log:
+                raise RuntimeError(f"PgBouncer does not start: {log}")
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self._process.kill()
+        self._process.wait()
+
+    def start(self) -> None:
+        """Start it again after `kill`, on the same port."""
+        self._process = _start(_program(), self._upstream, self._directory, self._port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.terminate()
+        self._process.wait()
 
 
-def _started(program: str, upstream: str, directory: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start it, on another port if the first one was taken in the meantime."""
-    while True:
-        port = _free_port()
-        conninfo = make_conninfo(upstream, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
-        process = _start(program, upstream, directory, port)
-        if _answers(process, conninfo):
-            return process, conninfo
-        log = (directory / "pgbouncer.log").read_text()
-        if "ddress already in use" not in log:
-            raise RuntimeError(f"PgBouncer does not start: {log}")
+def is_installed() -> bool:
+    """Tell whether PgBouncer is on this machine."""
+    return bool(_program())
+
+
+def _program() -> str:
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin") or ""
 
 
 def _start(program: str, upstream: str, directory: Path, port: int) -> subprocess.Popen[bytes]:

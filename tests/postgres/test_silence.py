@@ -89,6 +89,40 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str,
 
 
 @MODES
+def test_a_question_that_is_not_answered_delays_no_deadline(
+    database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, over = threading.Event(), threading.Event()
+    waited_in_vain: list[bool] = []
+
+    def ask(_self: watchdog.Watchdog, _pids: list[int]) -> None:
+        asked.set()
+        waited_in_vain.extend([True] * (not over.wait(30)))
+
+    monkeypatch.setattr(watchdog.Watchdog, "_ask", ask)
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+
+        def listen_and_silence() -> None:
+            with pytest.raises(pgjq.TimeoutError):
+                pgjq.Client(storage).enqueue_and_wait("q", "first", None, timeout=0.1)
+            proxy.silence()
+
+        with pytest.raises(pgjq.TimeoutError):
+            call(
+                storage,
+                mode,
+                lambda client: client.enqueue_and_wait("q", "a", None, timeout=2),
+                before=listen_and_silence,
+            )
+        over.set()
+        assert asked.is_set()
+        assert waited_in_vain == []
+        storage.close()
+        proxy.restore()
+
+
+@MODES
 def test_a_statement_that_waits_for_a_lock_is_not_cut(database: str, mode: Colour) -> None:
     storage = pgjq.PostgresStorage(database)
     with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:

@@ -63,6 +63,8 @@ class Server:
         # A pooler makes up a process number of its own when it greets a client.
         self.is_pooled = answering != greeted_by
         self.prepared = frozenset() if self.is_pooled else PREPARED
+        if self.is_pooled:
+            self.connection |= {"prepare_threshold": None}  # Else psycopg prepares what it has seen five times.
         if self.is_pooled and isolation != "read committed":
             own = parameters(self.conninfo).get("options") or ""
             self.connection |= {"options": f"{own} {READ_COMMITTED}"}

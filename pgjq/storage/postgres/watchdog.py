@@ -7,7 +7,7 @@ that rightly wait, for a lock or because they are long. So a thread looks at the
 * One that has waited for an answer for `SILENT_SECONDS` is asked about over a new connection. If the server cannot be
   reached, or does not know the session, or says that the session waits for its client, the answer will never come: the
   socket is shut down, which ends the wait with an error. If the session is at work, it may go on; it is asked about
-  again later.
+  again later. The question has a thread of its own.
 * One whose caller's deadline (`pgjq.deadline`) is over is shut down at once.
 * Behind a pooler a session cannot be found by its process number. There a statement of pgjq's own is given up after
   `POOLED_SECONDS` without an answer.
@@ -113,11 +113,20 @@ class Watchdog:
         thread.join(TICK_SECONDS)
 
     def _run(self, ending: threading.Event) -> None:
+        question: BackgroundThread | None = None
         while not ending.wait(TICK_SECONDS):
             now = time.monotonic()
             silent = [lent for lent in tuple(self._lent) if self._is_silent(lent, now)]
-            if silent:
-                self._judge(silent)
+            if silent and (question is None or not question.is_alive()):
+                question = self._start_question(silent, ending)
+
+    def _start_question(self, silent: list[Lent], ending: threading.Event) -> BackgroundThread:
+        """Ask on a thread: a server that cannot be reached takes seconds to say nothing, and deadlines go on."""
+        thread = BackgroundThread(
+            "pgjq watchdog question", lambda: None if ending.is_set() else self._judge(silent), ending.wait
+        )
+        thread.start()
+        return thread
 
     def _is_silent(self, lent: Lent, now: float) -> bool:
         """Say whether to ask about a connection; one whose deadline is over is shut down without asking."""
