@@ -139,6 +139,13 @@ def test_the_source_archive_includes_files_that_are_there() -> None:
     assert [name for name in included if not (ROOT / name.strip("/")).exists()] == []
 
 
+def test_the_guide_names_files_that_are_there() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add an option")[2]
+    named = set(re.findall(r"`([\w.-]+/[\w./-]*|[\w.-]+\.(?:yml|md|toml))`", guide))
+    assert len(named) > 40
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
 def test_tools_and_peers_that_are_pinned_are_pinned_once() -> None:
     names = [line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()]
     assert sorted(set(names)) == sorted(names)
