@@ -2,10 +2,11 @@
 # PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS, STORIES_ARGS and
 # CHAOS_ARGS are passed on; the tests run in PROCESSES processes, each with servers of its own: one more than two cores,
 # as tests wait.
+# With PGJQ_TEST_URL or PGJQ_TEST_REDIS_URL the tests share a server, its roles and its keys: they run in one process.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-PROCESSES ?= 3
+PROCESSES ?= $(if $(PGJQ_TEST_URL)$(PGJQ_TEST_REDIS_URL),1,3)
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
 STORIES_ARGS ?=
@@ -25,7 +26,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick simulate stories chaos check format docs bench build clean
+.PHONY: help demo test quick coverage simulate stories chaos check format docs bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -42,6 +43,14 @@ test: .venv/.dev  ## Run the tests against real servers, which they start themse
 quick: .venv/.dev  ## Run the tests that need no server, and the core of the rest: about a minute
 	@echo "==> running the quick tests"
 	@$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup $(QUICK) $(PYTEST_ARGS)
+
+coverage: .venv/.dev  ## Run the tests with coverage, and print the share of pgjq's lines that ran: takes half as long again
+	@echo "==> running the tests with coverage"
+	@rm -rf .venv/.coverage && mkdir -p .venv/.coverage
+	@$(BIN)/coverage run -m pytest --numprocesses $(PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --skip-covered --sort cover
+	@$(BIN)/coverage report --format total > .venv/.coverage/total
 
 simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)

@@ -11,6 +11,7 @@ from benchmarks import (
     bulk_enqueue,
     claim,
     delays,
+    import_time,
     pickup,
     policies,
     reap,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pgjq.embedded import EmbeddedServer
 
 TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
+    "import_time": import_time.measure,
     "bulk_enqueue": bulk_enqueue.measure,
     "single_enqueue": single_enqueue.measure,
     "claim": claim.measure,

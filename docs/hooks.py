@@ -1,8 +1,8 @@
 """What the site has beside the pages in docs/: mkdocs calls the two functions whose names begin with `on_`.
 
-The README is the front page; changelog, contributing and examples are pages; so are the commands' help, a list of the
-decisions, and every file of the repository that some page links to. Links are rewritten to where these are on the site,
-so that the same text leads somewhere in a checkout and here.
+The README is the front page; changelog, upgrading, contributing and examples are pages; so are the commands' help, a
+list of the decisions, and every file of the repository that some page links to. Links are rewritten to where these are
+on the site, so that the same text leads somewhere in a checkout and here.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FROM_ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "examples.md": "examples/README.md",
+    "upgrading.md": "UPGRADING.md",
 }
 WIDTH = 86  # Of the commands' help: as much as a page has beside its table of contents.
 # The Makefile puts it there. Without it, browsers fetch one from a CDN, and diagrams need a network.

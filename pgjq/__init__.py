@@ -1,8 +1,16 @@
-"""pgjq: a job queue for Python on PostgreSQL, with leases that hold."""
+"""pgjq: a job queue for Python on PostgreSQL, with leases that hold.
 
-from importlib.metadata import version
+`__all__` lists the public names. `import pgjq` loads the errors and nothing else: every other name is imported at its
+first use (PEP 562), so that a producer does not pay for the worker, nor a user of Redis for psycopg.
 
-from pgjq.client import AsyncClient, Client, Page
+`pgjq.migrate` is a function and also the name of its module. The import system binds a module that is imported for the
+first time over the function, so `__init__` imports the module at once and then the function; the module itself imports
+psycopg, alembic and SQLAlchemy only when a function of it is called.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pgjq.errors import (
     JobCancelledError,
     JobFailedError,
@@ -20,34 +28,37 @@ from pgjq.errors import (
     UnsupportedError,
     ValidationError,
 )
-from pgjq.job import (
-    CancelResult,
-    EnqueueResult,
-    Event,
-    JobError,
-    JobSource,
-    JobStatus,
-    NewJob,
-    QueueInfo,
-    QueueStats,
-    WorkerInfo,
-    content_id,
-)
-from pgjq.lease import LeasePolicy
 from pgjq.migrate import migrate
-from pgjq.open import open_storage
-from pgjq.outcome import Discard, Retry, Snooze
-from pgjq.queue import AsyncQueue, Queue, Worker
-from pgjq.reaper import Reaper
-from pgjq.serde import JsonSerde, MsgpackSerde, Serde
-from pgjq.storage.file.storage import FileStorage
-from pgjq.storage.memory import MemoryStorage
-from pgjq.storage.postgres.storage import PostgresStorage
-from pgjq.storage.redis.storage import RedisStorage
-from pgjq.worker.leader import LeaderElection
-from pgjq.worker.run import AsyncJob, Job
 
-__version__ = version("pgjq")
+if TYPE_CHECKING:
+    from pgjq.client import AsyncClient, Client, Page
+    from pgjq.job import (
+        CancelResult,
+        EnqueueResult,
+        Event,
+        JobError,
+        JobSource,
+        JobStatus,
+        NewJob,
+        QueueInfo,
+        QueueStats,
+        WorkerInfo,
+        content_id,
+    )
+    from pgjq.lease import LeasePolicy
+    from pgjq.open import open_storage
+    from pgjq.outcome import Discard, Retry, Snooze
+    from pgjq.queue import AsyncQueue, Queue, Worker
+    from pgjq.reaper import Reaper
+    from pgjq.serde import JsonSerde, MsgpackSerde, Serde
+    from pgjq.storage.file.storage import FileStorage
+    from pgjq.storage.memory import MemoryStorage
+    from pgjq.storage.postgres.storage import PostgresStorage
+    from pgjq.storage.redis.storage import RedisStorage
+    from pgjq.worker.leader import LeaderElection
+    from pgjq.worker.run import AsyncJob, Job
+
+    __version__: str
 
 __all__ = [
     "AsyncClient",
@@ -100,3 +111,44 @@ __all__ = [
     "migrate",
     "open_storage",
 ]
+
+# The names that are imported at their first use, by module; the imports for type checkers above say the same.
+_NAMES = {
+    "pgjq.client": ("AsyncClient", "Client", "Page"),
+    "pgjq.job": (
+        *("CancelResult", "EnqueueResult", "Event", "JobError", "JobSource", "JobStatus", "NewJob", "QueueInfo"),
+        *("QueueStats", "WorkerInfo", "content_id"),
+    ),
+    "pgjq.lease": ("LeasePolicy",),
+    "pgjq.open": ("open_storage",),
+    "pgjq.outcome": ("Discard", "Retry", "Snooze"),
+    "pgjq.queue": ("AsyncQueue", "Queue", "Worker"),
+    "pgjq.reaper": ("Reaper",),
+    "pgjq.serde": ("JsonSerde", "MsgpackSerde", "Serde"),
+    "pgjq.storage.file.storage": ("FileStorage",),
+    "pgjq.storage.memory": ("MemoryStorage",),
+    "pgjq.storage.postgres.storage": ("PostgresStorage",),
+    "pgjq.storage.redis.storage": ("RedisStorage",),
+    "pgjq.worker.leader": ("LeaderElection",),
+    "pgjq.worker.run": ("AsyncJob", "Job"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use, and keep it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("pgjq")
+    elif name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that have not been imported yet."""
+    return sorted({*globals(), *__all__, "__version__"})

@@ -50,10 +50,10 @@ class UnsupportedError(PgjqError):
 
 
 class MissingExtraError(PgjqError, ImportError):
-    """An optional dependency is missing; the message is the command that installs it."""
+    """An optional dependency is missing; the message says what needs it and gives the command that installs it."""
 
-    def __init__(self, extra: str) -> None:
-        super().__init__(f'this needs an optional part of pgjq: pip install "pgjq[{extra}]"')
+    def __init__(self, extra: str, what: str = "this") -> None:
+        super().__init__(f'{what} needs an optional part of pgjq: pip install "pgjq[{extra}]"')
         self.extra = extra
 
 

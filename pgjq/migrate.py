@@ -4,18 +4,20 @@ The revisions are alembic's, in `migrations/`; each is a thin file that runs SQL
 command line run them without a configuration file; `alembic upgrade head` in a checkout runs the very same; and an
 alembic project of one's own can take them in as a branch (`docs/migrations.md`). Any number of processes may migrate
 one database at the same time: an advisory lock lets one work and the others find it done.
+
+Alembic and SQLAlchemy come with the extra `migrate`. `import pgjq` imports this module, so its functions import these
+two and psycopg when they are called.
 """
 
 from __future__ import annotations
 
 import io
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pgjq.errors import SchemaError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.errors import MissingExtraError, SchemaError, StorageError, StorageUnavailableError, ValidationError
 from pgjq.redaction import read_redacted
-from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.queries import check_schema_name, read, resources
 
 if TYPE_CHECKING:
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 DRIVER = "postgresql+psycopg"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """Where a database stands: its revision (None: no schema), and the newest that this code has."""
 
     current: str | None
@@ -51,10 +52,12 @@ def downgrade(conninfo: str, schema: str = "pgjq", revision: str = "base") -> No
 
 def status(conninfo: str, schema: str = "pgjq") -> Status:
     """Tell which revision a database has, and which one it should have."""
+    config = _config(check_schema_name(schema))
+
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    head = ScriptDirectory.from_config(_config(check_schema_name(schema))).get_current_head()
+    head = ScriptDirectory.from_config(config).get_current_head()
     with _engine(conninfo) as engine, engine.connect() as connection:
         check_ours(connection, schema)
         context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
@@ -63,9 +66,10 @@ def status(conninfo: str, schema: str = "pgjq") -> Status:
 
 def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> str:
     """Return the SQL that an upgrade of an empty database would run, for a reviewer or for psql."""
+    config = _config(check_schema_name(schema))
+
     from alembic import command
 
-    config = _config(check_schema_name(schema))
     config.attributes["roles"] = _check_newest(revision, roles=roles)
     config.output_buffer = io.StringIO()
     with _known_revisions(revision):
@@ -100,14 +104,12 @@ def has_roles(connection: Connection, schema: str) -> bool:
 
 def find_open_database(conninfo: str) -> str | None:
     """Return the name of the database, as SQL writes it, if every login of its server may connect to it."""
-    from sqlalchemy import text
-
     query = """
         select quote_ident(current_database())
         where has_database_privilege('public', current_database(), 'connect')
     """
     with _engine(conninfo) as engine, engine.connect() as connection:
-        return connection.execute(text(query)).scalar()
+        return connection.exec_driver_sql(query).scalar()
 
 
 def create_schema() -> None:
@@ -169,11 +171,24 @@ def sqlalchemy_url(conninfo: str) -> Any:
     """Turn a connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
     from sqlalchemy.engine import URL
 
+    from pgjq.storage.postgres.conninfo import parameters
+
     query = {name: str(value) for name, value in parameters(conninfo).items()}
     return URL.create(DRIVER, query=query | {"client_encoding": "utf8"})
 
 
+def _check_extra() -> None:
+    """Raise an error that names the extra unless alembic and SQLAlchemy are installed."""
+    try:
+        import_module("alembic")
+        import_module("sqlalchemy")
+    except ImportError as error:
+        raise MissingExtraError("migrate", "migrating a PostgreSQL schema") from error
+
+
 def _config(schema: str) -> Config:
+    _check_extra()
+
     from alembic.config import Config
 
     config = Config()
@@ -185,9 +200,10 @@ def _config(schema: str) -> Config:
 
 
 def _run(conninfo: str, schema: str, verb: str, revision: str, *, roles: bool = False) -> None:
+    config = _config(check_schema_name(schema))
+
     from alembic import command
 
-    config = _config(check_schema_name(schema))
     config.attributes["roles"] = _check_newest(revision, roles=roles)
     with _known_revisions(revision), _engine(conninfo) as engine, engine.connect() as connection:
         config.attributes["connection"] = connection
@@ -213,6 +229,8 @@ def _known_revisions(wanted: str) -> Generator[None]:
 
 @contextmanager
 def _engine(conninfo: str) -> Generator[Engine]:
+    _check_extra()
+
     from sqlalchemy import create_engine
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
     from sqlalchemy.pool import NullPool

@@ -1,4 +1,4 @@
-"""From a URL to a storage."""
+"""From a URL to a storage. Only the storage that the URL names is imported."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pgjq.embedded import EmbeddedServer
 from pgjq.errors import ValidationError
-from pgjq.migrate import migrate
 from pgjq.redaction import read_redacted, scheme_of
-from pgjq.storage.file.storage import FileStorage
-from pgjq.storage.memory import MemoryStorage
-from pgjq.storage.postgres.storage import PostgresStorage
-from pgjq.storage.redis.storage import RedisStorage
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -31,17 +25,27 @@ def open_storage(url: str) -> Storage:
         raise ValidationError(f"a storage's URL must be a str, not {type(url).__name__}")
     scheme = url.partition(":")[0].lower()
     if scheme.partition("+")[0] in ("postgresql", "postgres"):  # A driver, as SQLAlchemy's URLs have it, may follow.
+        from pgjq.storage.postgres.storage import PostgresStorage
+
         return PostgresStorage(url)
     parts = read_redacted(lambda: urlsplit(url), url, "this is not a URL", ValueError)
     match parts.scheme:
         case "redis" | "rediss":
+            from pgjq.storage.redis.storage import RedisStorage
+
             return RedisStorage(url)
         case "memory":
+            from pgjq.storage.memory import MemoryStorage
+
             return MemoryStorage()
         case "file":
+            from pgjq.storage.file.storage import FileStorage
+
             return FileStorage(_directory(parts))
         case "embedded":
-            return _EmbeddedStorage(embedded_directory(url))
+            from pgjq.embedded_storage import EmbeddedStorage
+
+            return EmbeddedStorage(embedded_directory(url))
         case _:
             raise ValidationError(f"unknown storage {scheme_of(url)!r}: the URL must start with {SCHEMES}")
 
@@ -60,16 +64,3 @@ def _directory(parts: SplitResult) -> str:
     if parts.query or parts.fragment:
         raise ValidationError("a directory has no options; write %3F for ? and %23 for # in its name")
     return unquote(parts.path)
-
-
-class _EmbeddedStorage(PostgresStorage):
-    """A PostgreSQL that is ours to start, to migrate and to leave."""
-
-    def __init__(self, directory: Path | None) -> None:
-        self._server = EmbeddedServer.start(directory)
-        migrate(self._server.conninfo)
-        super().__init__(self._server.conninfo)
-
-    def close(self) -> None:
-        super().close()
-        self._server.stop()

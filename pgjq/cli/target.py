@@ -7,12 +7,13 @@ of such. Modules are found as Python finds them, and in the current directory fi
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pgjq.cli.root import Misuse, Refusal
 from pgjq.errors import PgjqError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pgjq.queue import AsyncQueue, Queue
+
+# Beginnings of the file names of the import system and of pgjq.
+_NOT_THEIRS: Final = ("<frozen", f"{Path(__file__).parents[1]}{os.sep}")
 
 
 def find_queues(targets: Sequence[str]) -> list[Queue | AsyncQueue]:
@@ -62,11 +66,11 @@ def _import(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> Refusal:
-    """Say where a module failed to be imported: in its last line that ran."""
+    """Say where a module failed to be imported: the last line that ran outside of pgjq and of the import system."""
     where, trace = "", error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        where = where if file.startswith("<frozen") else f" ({file}, line {trace.tb_lineno})"
+        where = where if file.startswith(_NOT_THEIRS) else f" ({file}, line {trace.tb_lineno})"
         trace = trace.tb_next
     said = f"{type(error).__name__}: {error}"
     return Refusal(f"importing {name} failed: {said}{where}; pgjq --debug worker … shows all of it")

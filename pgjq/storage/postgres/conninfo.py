@@ -25,7 +25,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgjq.errors import ValidationError
+from pgjq.errors import MissingExtraError, ValidationError
 from pgjq.redaction import HIDDEN, read_redacted
 
 if TYPE_CHECKING:
@@ -92,8 +92,11 @@ def _read(conninfo: str) -> dict[str, Any]:
 
 
 def _parsed(url: str) -> URL:
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
+    try:
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+    except ImportError as error:
+        raise MissingExtraError("migrate", "a URL that names a driver (postgresql:// names none)") from error
 
     if _TWO_HOSTS.match(url):
         raise ValidationError(f"{_REFUSED}: an @ in a user's name or a password is written %40")
