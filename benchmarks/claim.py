@@ -60,7 +60,7 @@ class Claimer:
 
     def __init__(self, storage: pgjq.PostgresStorage) -> None:
         self._client = pgjq.Client(storage)
-        self._operations = storage.operations("blocking")
+        self._operations = storage.operations("sync")
         self._fresh = [(None, value) for value in payloads(LIMIT)]
 
     def milliseconds(self, times: int) -> float:

@@ -79,7 +79,7 @@ class Drain:
             return jobs_per_second(case.count, lambda: self._drain(storage))
 
     def _drain(self, storage: pgjq.PostgresStorage) -> None:
-        operations, left = storage.operations("blocking"), self._case.count
+        operations, left = storage.operations("sync"), self._case.count
         while left:
             claimed = drive(operations.claim([QUEUE], worker="bench", limit=BATCH, policy=pgjq.LeasePolicy()))
             assert claimed
@@ -130,7 +130,7 @@ class Claimer:
 
     def __init__(self, storage: pgjq.PostgresStorage) -> None:
         self._client = pgjq.Client(storage)
-        self._operations = storage.operations("blocking")
+        self._operations = storage.operations("sync")
         self._fresh = [pgjq.NewJob(None, value, singleton_key=f"free-{n}") for n, value in enumerate(payloads(LIMIT))]
 
     def hold(self) -> None:

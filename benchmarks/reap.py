@@ -16,7 +16,7 @@ from benchmarks.jobs import QUEUE
 from benchmarks.measure import Finding, Scale, against_number
 from pgjq.blocking import drive
 from pgjq.storage.postgres.queries import Queries
-from pgjq.worker.reaper import BATCH
+from pgjq.worker.worker_reaper import BATCH
 
 if TYPE_CHECKING:
     from pgjq.embedded import EmbeddedServer
@@ -36,7 +36,7 @@ def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
         run_statement(conninfo, "run", {"count": RUNNING, "lease": LEASE})
         run_statement(conninfo, "vacuum")
         with opened(conninfo) as storage:
-            operations = storage.operations("blocking")
+            operations = storage.operations("sync")
             _pass(operations)
             idle = [_timed(operations, 0) for _ in range(scale.rounds * 5)]
             pages = [_pages(conninfo) for _ in range(3)]

@@ -18,7 +18,7 @@ from benchmarks.databases import migrated_database, opened
 from benchmarks.measure import Finding, Scale, against_number
 from pgjq.blocking import drive
 from pgjq.lease import LeasePolicy
-from pgjq.options import USUAL, Submission
+from pgjq.options import DEFAULT_SETTINGS, Submission
 from pgjq.outcome import Completed
 from pgjq.spark.pipeline.extract import Source
 from pgjq.spark.pipeline.history import History, make_history
@@ -87,8 +87,8 @@ def _timed(spark: SparkSession, conninfo: str, lake: str) -> tuple[float, int]:
 def _end_more(conninfo: str, count: int) -> int:
     """Run so many jobs more, as a worker would."""
     with opened(conninfo) as storage:
-        operations = storage.operations("blocking")
-        jobs = [Submission(f"more-{n}", b'{"task": "send_receipt"}', USUAL) for n in range(count)]
+        operations = storage.operations("sync")
+        jobs = [Submission(f"more-{n}", b'{"task": "send_receipt"}', DEFAULT_SETTINGS) for n in range(count)]
         drive(operations.enqueue("mail", jobs))
         ended = 0
         while claimed := drive(operations.claim(["mail"], worker="mail-1", limit=CLAIM, policy=LeasePolicy())):

@@ -34,23 +34,23 @@ def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
     with ExitStack() as stack:
         conninfos = [stack.enter_context(migrated_database(server, name)) for name in ("wake_on", "wake_off")]
         run_statement(conninfos[1], "no_wake")
-        hands = stack.enter_context(crew(conninfos, WRITERS))
+        in_flight = stack.enter_context(crew(conninfos, WRITERS))
         return [
-            _compared(hands, conninfos, scale, "nobody works"),
-            _compared(hands, conninfos, scale, "a worker sleeps and works", with_worker=True),
-            _with_sleepers(hands, conninfos, scale),
+            _compared(in_flight, conninfos, scale, "nobody works"),
+            _compared(in_flight, conninfos, scale, "a worker sleeps and works", with_worker=True),
+            _with_sleepers(in_flight, conninfos, scale),
         ]
 
 
-def _with_sleepers(hands: Crew, conninfos: Sequence[str], scale: Scale) -> Finding:
+def _with_sleepers(in_flight: Crew, conninfos: Sequence[str], scale: Scale) -> Finding:
     with ExitStack() as stack:
         for conninfo in conninfos:
             stack.enter_context(connect(conninfo)).execute(statement("fall_asleep"))
-        return _compared(hands, conninfos, scale, "somebody always sleeps", target=None)
+        return _compared(in_flight, conninfos, scale, "somebody always sleeps", target=None)
 
 
 def _compared(
-    hands: Crew,
+    in_flight: Crew,
     conninfos: Sequence[str],
     scale: Scale,
     situation: str,
@@ -61,7 +61,7 @@ def _compared(
     def sampler(database: int) -> Sampler:
         def sample() -> float:
             run_statement(conninfos[database], "truncate")
-            return hands.rate(database, scale.seconds, with_worker=with_worker)
+            return in_flight.rate(database, scale.seconds, with_worker=with_worker)
 
         return sample
 

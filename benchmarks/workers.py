@@ -73,7 +73,7 @@ class Counter:
 
         self.operations.claim, self.operations.settle = counted_claim, counted_settle
 
-    def expect(self, more: int) -> None:
+    def result_waiter(self, more: int) -> None:
         """Begin to wait for some more jobs."""
         self.done.clear()
         self.claims.clear()
@@ -102,7 +102,7 @@ def drain(orders: Connection, conninfo: str, kind: Kind) -> None:
     queue.execute(_coroutine if kind == "coroutine" else _plain)
     count: int | None
     while (count := orders.recv()) is not None:
-        counter.expect(count)
+        counter.result_waiter(count)
         start = time.perf_counter()
         queue.start()
         counter.done.wait()
@@ -116,7 +116,7 @@ def drain(orders: Connection, conninfo: str, kind: Kind) -> None:
 def drain_bare(orders: Connection, conninfo: str) -> None:
     """Claim and settle on one connection, one after the other, with no handler, no lease to renew and no JSON."""
     storage = pgjq.PostgresStorage(conninfo, min_size=1, max_size=1)
-    operations = storage.operations("blocking")
+    operations = storage.operations("sync")
     count: int | None
     while (count := orders.recv()) is not None:
         start = time.perf_counter()
@@ -143,7 +143,7 @@ def serve(orders: Connection, conninfo: str) -> None:
     with queue:
         count: int | None
         while (count := orders.recv()) is not None:
-            counter.expect(count)
+            counter.result_waiter(count)
             orders.send(os.getpid())
             counter.done.wait()
             orders.send("done")

@@ -89,7 +89,7 @@ def _work(orders: Connection, conninfos: Sequence[str]) -> None:
     ]
     database: int | None
     while (database := orders.recv()) is not None:
-        operations = storages[database].operations("blocking")
+        operations = storages[database].operations("sync")
         orders.send("working")
         completed = 0
         while not orders.poll():

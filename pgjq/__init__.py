@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pgjq.storage.memory import MemoryStorage
     from pgjq.storage.postgres.storage import PostgresStorage
     from pgjq.storage.redis.storage import RedisStorage
-    from pgjq.worker.leader import LeaderElection
+    from pgjq.worker.leadership import LeaderElection
     from pgjq.worker.run import AsyncJob, Job
 
     __version__: str
@@ -129,7 +129,7 @@ _NAMES = {
     "pgjq.storage.memory": ("MemoryStorage",),
     "pgjq.storage.postgres.storage": ("PostgresStorage",),
     "pgjq.storage.redis.storage": ("RedisStorage",),
-    "pgjq.worker.leader": ("LeaderElection",),
+    "pgjq.worker.leadership": ("LeaderElection",),
     "pgjq.worker.run": ("AsyncJob", "Job"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

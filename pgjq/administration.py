@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import check_changes, define
 from pgjq.errors import QueueNotFoundError, UnsupportedError, ValidationError
-from pgjq.options import JobFilter, check_key, check_queue, check_state, moment, whole
+from pgjq.options import JobFilter, check_datetime, check_int, check_key, check_queue, check_state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,7 +27,7 @@ FIND_LIMIT = 10_000
 
 
 class Administration:
-    """What both colours of the client have: steps that wait only for the storage."""
+    """What both modes of the client have: steps that wait only for the storage."""
 
     storage: Storage
     _ops: Operations
@@ -43,7 +43,7 @@ class Administration:
     ) -> int:
         if wanted == JobFilter():
             raise ValidationError("say which jobs: a queue, a state, a key or an age")
-        whole("batch", batch, 1, FIND_LIMIT)
+        check_int("batch", batch, 1, FIND_LIMIT)
         done = 0
         async for page in self._pages(wanted, batch):
             by_queue: defaultdict[str, list[str]] = defaultdict(list)
@@ -64,7 +64,7 @@ class Administration:
                 yield page
 
     def _definitions(self) -> Definitions:
-        if not self.storage.promises.definitions:
+        if not self.storage.capabilities.definitions:
             raise UnsupportedError(
                 f"{type(self.storage).__name__} has no definitions of queues; docs/storages.md says which have"
             )
@@ -149,7 +149,7 @@ class AsyncAdministration(Administration):
 
     async def redrive(self, queue: str, *, limit: int = 1000, to: str | None = None) -> int:
         """Send up to `limit` dead letters of a queue back to where they came from, or to another; return how many."""
-        whole("limit", limit, 1, 2**31 - 1)
+        check_int("limit", limit, 1, 2**31 - 1)
         return await self._definitions().redrive(
             check_queue(queue), limit=limit, to=None if to is None else check_queue(to)
         )
@@ -208,7 +208,7 @@ def job_filter(
     return JobFilter(
         queue=None if queue is None else check_queue(queue),
         state=None if state is None else check_state(state),
-        created_before=None if created_before is None else moment("created_before", created_before),
-        created_after=None if created_after is None else moment("created_after", created_after),
+        created_before=None if created_before is None else check_datetime("created_before", created_before),
+        created_after=None if created_after is None else check_datetime("created_after", created_after),
         singleton_key=None if singleton_key is None else check_key(singleton_key),
     )

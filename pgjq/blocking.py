@@ -1,7 +1,7 @@
 """Where blocking and async meet.
 
-Clients and storages are written once, as coroutines that wait only inside an injected I/O object. In the async colour
-that object awaits for real. In the blocking colour it blocks the thread and never suspends, so that the whole coroutine
+Clients and storages are written once, as coroutines that wait only inside an injected I/O object. In async mode
+that object awaits for real. In sync mode it blocks the thread and never suspends, so that the whole coroutine
 runs to its end in one `send(None)`: 0.7 µs a call, and no event loop anywhere.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Colour = Literal["blocking", "async"]
+Mode = Literal["sync", "async"]
 
 
 def drive(coroutine: Coroutine[Any, Any, R]) -> R:
@@ -28,7 +28,7 @@ def drive(coroutine: Coroutine[Any, Any, R]) -> R:
     except StopIteration as stop:
         return stop.value
     coroutine.close()
-    message = "a coroutine of the blocking colour tried to suspend"
+    message = "a coroutine of the sync mode tried to suspend"
     raise RuntimeError(message)
 
 
@@ -43,7 +43,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> C
 
 
 def iterate(iterator: AsyncIterator[R]) -> Iterator[R]:
-    """Walk an async iterator of the blocking colour."""
+    """Walk an async iterator of the sync mode."""
 
     async def step() -> R:
         return await anext(iterator)
@@ -57,7 +57,7 @@ def iterate(iterator: AsyncIterator[R]) -> Iterator[R]:
 
 
 class Blocking(AbstractContextManager[R]):
-    """An async context manager of the blocking colour, for a plain `with`."""
+    """An async context manager of the sync mode, for a plain `with`."""
 
     def __init__(self, manager: AbstractAsyncContextManager[R]) -> None:
         self._manager = manager

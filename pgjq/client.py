@@ -1,4 +1,4 @@
-"""The client: everything one can do with jobs from outside a worker, in both colours from one source.
+"""The client: everything one can do with jobs from outside a worker, in both modes from one source.
 
 `AsyncClient` is the code; `Client` is a table of its methods, made blocking. A client is cheap and holds no state but
 its storage and its serdes; share it or make one each time.
@@ -11,31 +11,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
-from pgjq.blocking import Colour, blocking
+from pgjq.blocking import Mode, blocking
 from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
-from pgjq.feed import AsyncFeed, Ears, Feed
+from pgjq.event_stream import AsyncEventStream, EventCallbacks, EventStream
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
 from pgjq.options import (
-    USUAL,
+    DEFAULT_SETTINGS,
     Settings,
     Submission,
     check_id,
+    check_int,
     check_queue,
+    check_seconds,
     new_job,
-    seconds,
     settings,
-    whole,
 )
+from pgjq.request_response import ResultRequest, request_result
 from pgjq.serde import JsonSerde, Serde, serialize_payload
-from pgjq.wait import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
-    from pgjq.events import BusName
+    from pgjq.event_bus import BusEventName
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
     from pgjq.storage.base import Storage
 
@@ -47,9 +47,9 @@ class Page(list[JobStatus]):
 
 
 class _Base(Administration):
-    """What both colours hold."""
+    """What both modes hold."""
 
-    _colour: ClassVar[Colour]
+    _mode: ClassVar[Mode]
 
     def __init__(
         self, storage: Storage, *, payload_serde: Serde | None = None, result_serde: Serde | None = None
@@ -59,9 +59,9 @@ class _Base(Administration):
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
-        self.usual = USUAL  # What a job is enqueued with when its caller does not say.
-        self._ops = storage.operations(self._colour)
-        self._ears: Ears | None = None
+        self.usual = DEFAULT_SETTINGS  # What a job is enqueued with when its caller does not say.
+        self._ops = storage.operations(self._mode)
+        self._ears: EventCallbacks | None = None
         self._opening: list[asyncio.Task[Any]] = []
 
     def _submissions(
@@ -80,15 +80,15 @@ class _Base(Administration):
             # Jobs with equal settings share one object: storages tell a uniform batch by that.
             if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
-                self._check_promised(chosen)
+                self._check_capability(chosen)
                 if chosen.options.dead_letter is not None:
                     check_dead_letter(queue, chosen.options.dead_letter)
             ready.append(Submission(job_id, data, chosen))
         return ready, given == 0
 
-    def _check_promised(self, chosen: Settings) -> None:
+    def _check_capability(self, chosen: Settings) -> None:
         """Refuse what this storage would not act on."""
-        if self.storage.promises.definitions:
+        if self.storage.capabilities.definitions:
             return
         if chosen.singleton_seconds is not None or chosen.options.dead_letter is not None:
             raise UnsupportedError(
@@ -101,7 +101,7 @@ class _Base(Administration):
         while self._opening:
             await asyncio.wait([self._opening.pop()])
 
-    async def ask(
+    async def request_result(
         self,
         queue: str,
         job_id: str | None,
@@ -112,7 +112,7 @@ class _Base(Administration):
         told: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
         """Do as `enqueue_and_wait` says, for a queue that wants to know how the enqueue went."""
-        patience = seconds("timeout", timeout, above=0)
+        patience = check_seconds("timeout", timeout, above=0)
         if options.pop("connection", None) is not None:
             raise ValidationError(
                 "connection= and waiting exclude each other: the job is not there before that connection commits;"
@@ -120,7 +120,7 @@ class _Base(Administration):
             )
         (job,), made = self._submissions(queue, [new_job(job_id, payload, options) if options else (job_id, payload)])
         await self._listening()
-        result = await ask(self._ops, Question(queue, job, payload, made, patience), told)
+        result = await request_result(self._ops, ResultRequest(queue, job, payload, made, patience), told)
         return None if result is None else self.result_serde.deserialize(result)
 
     def _decoded(self, status: JobStatus) -> JobStatus:
@@ -137,7 +137,7 @@ class _Base(Administration):
 class AsyncClient(AsyncAdministration, _Base):
     """Talk to a storage from coroutines."""
 
-    _colour = "async"
+    _mode = "async"
 
     async def enqueue(
         self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Any
@@ -149,7 +149,7 @@ class AsyncClient(AsyncAdministration, _Base):
         """
         jobs, made = self._submissions(queue, [new_job(id, payload, options) if options else (id, payload)])
         await self._listening()
-        (result,) = await self._ops.enqueue(queue, jobs, made_ids=made, connection=connection)
+        (result,) = await self._ops.enqueue(queue, jobs, generated_ids=made, connection=connection)
         return self._answered(result)
 
     async def enqueue_many(
@@ -158,7 +158,7 @@ class AsyncClient(AsyncAdministration, _Base):
         """Add jobs in their order, all of them or, on an error, none; duplicates are answered as in `enqueue`."""
         submissions, made = self._submissions(queue, jobs)
         await self._listening()
-        results = await self._ops.enqueue(queue, submissions, made_ids=made, connection=connection)
+        results = await self._ops.enqueue(queue, submissions, generated_ids=made, connection=connection)
         return [self._answered(result) for result in results]
 
     async def enqueue_and_wait(
@@ -169,7 +169,7 @@ class AsyncClient(AsyncAdministration, _Base):
         A job that failed raises `JobFailedError`, one that was withdrawn `JobCancelledError`. When there is no answer
         within `timeout` this raises `pgjq.TimeoutError`, and the job goes on.
         """
-        return await self.ask(queue, id, payload, options, timeout=timeout)
+        return await self.request_result(queue, id, payload, options, timeout=timeout)
 
     async def get_status(self, queue: str, id: str) -> JobStatus | None:
         """Tell what is known of a job, or None."""
@@ -228,8 +228,8 @@ class AsyncClient(AsyncAdministration, _Base):
             created_after=created_after,
             singleton_key=singleton_key,
         )
-        whole("after", after, 0, 2**63 - 1)
-        whole("limit", limit, 1, FIND_LIMIT)
+        check_int("after", after, 0, 2**63 - 1)
+        check_int("limit", limit, 1, FIND_LIMIT)
         jobs, following = await self._ops.find(replace(wanted, after=after, limit=limit))
         page = Page(self._decoded(job) for job in jobs)
         page.next = following
@@ -243,23 +243,23 @@ class AsyncClient(AsyncAdministration, _Base):
         """List workers that are alive, then those that fell silent within a day without having stopped."""
         return await self._ops.workers()
 
-    def subscribe(self, queue: str | None = None) -> AsyncFeed:
+    def subscribe(self, queue: str | None = None) -> AsyncEventStream:
         """Hear what happens to the jobs of one queue, or of all: `async for event in client.subscribe("mail")`.
 
         Inside `async with client.subscribe() as events:` everything is heard from the beginning of the block.
         """
         self._need_loop()
-        feed = AsyncFeed(self._ops.subscribe(None if queue is None else check_queue(queue)))
+        feed = AsyncEventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
         self._opening.append(feed.opening)
         return feed
 
-    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+    def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with each event of a name, in any process; it may be a coroutine function.
 
         `error` gets exceptions: of callbacks, and of the connection that is listened to.
         """
         self._need_loop()
-        self._ears = self._ears or Ears(self.subscribe())
+        self._ears = self._ears or EventCallbacks(self.subscribe())
         self._ears.on(event, callback)
 
     def _need_loop(self) -> None:
@@ -287,7 +287,7 @@ class AsyncClient(AsyncAdministration, _Base):
 class Client(_Base):
     """Talk to a storage from threads. Each method is `AsyncClient`'s, and blocks."""
 
-    _colour = "blocking"
+    _mode = "sync"
 
     enqueue = blocking(AsyncClient.enqueue)
     enqueue_many = blocking(AsyncClient.enqueue_many)
@@ -315,19 +315,19 @@ class Client(_Base):
     get_workers = blocking(AsyncClient.get_workers)
     close = blocking(AsyncClient.close)
 
-    def subscribe(self, queue: str | None = None) -> Feed:
+    def subscribe(self, queue: str | None = None) -> EventStream:
         """Hear what happens from now on to the jobs of one queue, or of all: `for event in client.subscribe("mail")`.
 
         Use it in a `with`, or close it: as long as it is open, whoever changes a job takes the time to tell.
         """
-        return Feed(self._ops.subscribe(None if queue is None else check_queue(queue)))
+        return EventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
 
-    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+    def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with each event of a name, in any process, on a thread of this client's.
 
         `error` gets exceptions: of callbacks, and of the connection that is listened to.
         """
-        self._ears = self._ears or Ears(self.subscribe())
+        self._ears = self._ears or EventCallbacks(self.subscribe())
         self._ears.on(event, callback)
 
     def __enter__(self) -> Self:

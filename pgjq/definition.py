@@ -18,9 +18,9 @@ from pgjq.options import (
     SHORT_MAX,
     JobOptions,
     check_bool,
+    check_int,
     check_queue,
-    seconds,
-    whole,
+    check_seconds,
 )
 from pgjq.policy import POLICIES, Policy
 
@@ -90,15 +90,15 @@ def check_changes(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _check(name: str, option: str, value: Any) -> Any:
     match option:
         case "warning_queue_size":
-            return whole(option, value, 1, 2**31 - 1)
+            return check_int(option, value, 1, 2**31 - 1)
         case "retry_limit":
-            return whole(option, value, 0, SHORT_MAX - 1)
+            return check_int(option, value, 0, SHORT_MAX - 1)
         case "retry_backoff":
             return check_bool(option, value)
         case "dead_letter":
             return check_dead_letter(name, value)
         case _:
-            return seconds(option, value, at_least=_AT_LEAST[option])
+            return check_seconds(option, value, at_least=_AT_LEAST[option])
 
 
 def check_dead_letter(queue: str, dead_letter: Any) -> str:

@@ -11,8 +11,8 @@ import json
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pgjq.convert import plain
 from pgjq.errors import ValidationError
-from pgjq.shape import plain
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pgjq.errors import ValidationError
 from pgjq.job import JobError
-from pgjq.options import seconds, whole
+from pgjq.options import check_int, check_seconds
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -45,7 +45,7 @@ class LeasePolicy:
     @classmethod
     def visibility(cls, timeout: float | timedelta = 30.0) -> LeasePolicy:
         """A job is stalled `timeout` after its claim, however alive its worker is; only `job.heartbeat()` renews."""
-        return cls(lease=seconds("timeout", timeout, above=0), heartbeat=None, expire=None)
+        return cls(lease=check_seconds("timeout", timeout, above=0), heartbeat=None, expire=None)
 
     @classmethod
     def stale_lock(
@@ -53,14 +53,16 @@ class LeasePolicy:
     ) -> LeasePolicy:
         """Locks of 45 minutes, renewed every two; reaped when stale for `age`; reaping itself never fails a job."""
         lease = 45 * MINUTE
-        if seconds("age", age) < lease:
-            raise ValidationError(f"age must be at least as long as the lock, {lease:g} s, not {seconds('age', age):g}")
+        if check_seconds("age", age) < lease:
+            raise ValidationError(
+                f"age must be at least as long as the lock, {lease:g} s, not {check_seconds('age', age):g}"
+            )
         return cls(
             lease=lease,
             heartbeat=2 * MINUTE,
             expire=None,
-            stale_age=seconds("age", age),
-            reap_interval=seconds("interval", interval, at_least=0),
+            stale_age=check_seconds("age", age),
+            reap_interval=check_seconds("interval", interval, at_least=0),
             reap_exhausted="requeue",
         )
 
@@ -70,13 +72,13 @@ class LeasePolicy:
 
         Only stalls are counted for that, so a stalled job runs again even if it has no attempts left.
         """
-        length = seconds("interval", interval, above=0)
+        length = check_seconds("interval", interval, above=0)
         return cls(
             lease=length,
             heartbeat=length / 3,
             expire=None,
             reap_interval=length,
-            max_stalled=whole("max_count", max_count, 0),
+            max_stalled=check_int("max_count", max_count, 0),
             reap_exhausted="requeue",
         )
 
@@ -90,24 +92,24 @@ class LeasePolicy:
         """An attempt may last `expire`; with `heartbeat_seconds`, its worker must also be heard of as often as that."""
         lease = None
         if heartbeat_seconds is not None:
-            lease = seconds("heartbeat_seconds", heartbeat_seconds, at_least=LEAST_HEARTBEAT)
+            lease = check_seconds("heartbeat_seconds", heartbeat_seconds, at_least=LEAST_HEARTBEAT)
         return cls(
             lease=lease,
             heartbeat=None if lease is None else lease / 2,
-            expire=seconds("expire", expire, at_least=1),
-            reap_interval=seconds("interval", interval, at_least=0),
+            expire=check_seconds("expire", expire, at_least=1),
+            reap_interval=check_seconds("interval", interval, at_least=0),
         )
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work together, and say which."""
         for name in ("lease", "heartbeat", "expire"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, seconds(name, getattr(self, name), above=0))
+                object.__setattr__(self, name, check_seconds(name, getattr(self, name), above=0))
         for name in ("stale_age", "reap_interval"):
-            object.__setattr__(self, name, seconds(name, getattr(self, name), at_least=0))
+            object.__setattr__(self, name, check_seconds(name, getattr(self, name), at_least=0))
         self._check_heartbeat()
         if self.max_stalled is not None:
-            whole("max_stalled", self.max_stalled, 0)
+            check_int("max_stalled", self.max_stalled, 0)
         if self.reap_exhausted not in ("fail", "requeue"):
             raise ValidationError(f'reap_exhausted must be "fail" or "requeue", not {self.reap_exhausted!r}')
 

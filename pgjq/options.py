@@ -57,7 +57,7 @@ class JobOptions:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
-PLAIN: Final = JobOptions()
+NO_OPTIONS: Final = JobOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Settings:
     delay: float = 0.0
     singleton_key: str | None = None
     on_failed: OnFailed = "enqueue"
-    options: JobOptions = PLAIN
+    options: JobOptions = NO_OPTIONS
     singleton_seconds: float | None = None
     singleton_next_slot: bool = False
 
 
-USUAL: Final = Settings()
+DEFAULT_SETTINGS: Final = Settings()
 
 
 class Submission(NamedTuple):
@@ -135,7 +135,7 @@ def check_state(state: Any) -> State:
     return state
 
 
-def seconds(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
+def check_seconds(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
     """Read a duration: a finite number of seconds or a `timedelta`, above or at least a bound."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
@@ -152,7 +152,7 @@ def seconds(name: str, value: Any, *, above: float | None = None, at_least: floa
     return min(max(float(value), SHORTEST), LONGEST) if value > 0 else float(value)
 
 
-def moment(name: str, value: Any) -> datetime:
+def check_datetime(name: str, value: Any) -> datetime:
     """Read a point in time: an aware `datetime`."""
     if not isinstance(value, datetime):
         raise ValidationError(f"{name} must be a datetime, not {type(value).__name__}")
@@ -166,7 +166,7 @@ def moment(name: str, value: Any) -> datetime:
         return EARLIEST if value.year < EARLIEST.year else LATEST
 
 
-def whole(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
+def check_int(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
     """Read a whole number between two bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValidationError(f"{name} must be a whole number, not {type(value).__name__}")
@@ -192,18 +192,18 @@ def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> New
         raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
 
 
-def settings(job: NewJob, usual: Settings = USUAL) -> Settings:
+def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
     """Check and resolve a job's options; what is not set is as usual."""
     if job.run_at is not None and job.delay is not None:
         raise ValidationError("pass run_at or delay, not both")
     if job.on_failed not in get_args(OnFailed):
         raise ValidationError(f'on_failed must be "enqueue" or "duplicate", not {job.on_failed!r}')
     return Settings(
-        result_ttl=usual.result_ttl if job.result_ttl is None else seconds("result_ttl", job.result_ttl, above=0),
+        result_ttl=usual.result_ttl if job.result_ttl is None else check_seconds("result_ttl", job.result_ttl, above=0),
         max_attempts=_max_attempts(job, usual),
-        priority=whole("priority", job.priority, -SHORT_MAX),
-        run_at=None if job.run_at is None else moment("run_at", job.run_at),
-        delay=0.0 if job.delay is None else seconds("delay", job.delay, at_least=0),
+        priority=check_int("priority", job.priority, -SHORT_MAX),
+        run_at=None if job.run_at is None else check_datetime("run_at", job.run_at),
+        delay=0.0 if job.delay is None else check_seconds("delay", job.delay, at_least=0),
         singleton_key=None if job.singleton_key is None else check_key(job.singleton_key),
         on_failed=job.on_failed,
         options=_job_options(job),
@@ -218,19 +218,19 @@ def _slot_length(job: NewJob) -> float | None:
     if job.debounce is not None:
         if job.singleton_seconds is not None:
             raise ValidationError("pass debounce or singleton_seconds, not both")
-        return seconds("debounce", job.debounce, at_least=1)
+        return check_seconds("debounce", job.debounce, at_least=1)
     if job.singleton_seconds is None:
         if job.singleton_next_slot:
             raise ValidationError("singleton_next_slot needs singleton_seconds: how long a slot is")
         return None
-    return seconds("singleton_seconds", job.singleton_seconds, at_least=1)
+    return check_seconds("singleton_seconds", job.singleton_seconds, at_least=1)
 
 
 def _max_attempts(job: NewJob, usual: Settings) -> int | None:
-    attempts = None if job.max_attempts is None else whole("max_attempts", job.max_attempts, 1)
+    attempts = None if job.max_attempts is None else check_int("max_attempts", job.max_attempts, 1)
     if job.retry_limit is None:
         return usual.max_attempts if attempts is None else attempts
-    limit = whole("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
+    limit = check_int("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
     if attempts is not None and attempts != limit + 1:
         raise ValidationError(
             f"max_attempts={attempts} and retry_limit={limit} disagree: max_attempts is retry_limit + 1"
@@ -241,7 +241,7 @@ def _max_attempts(job: NewJob, usual: Settings) -> int | None:
 def _job_options(job: NewJob) -> JobOptions:
     def optional(name: str, at_least: float) -> float | None:
         value = getattr(job, name)
-        return None if value is None else seconds(name, value, at_least=at_least)
+        return None if value is None else check_seconds(name, value, at_least=at_least)
 
     if job.retry_backoff is not None:
         check_bool("retry_backoff", job.retry_backoff)
@@ -255,7 +255,7 @@ def _job_options(job: NewJob) -> JobOptions:
         delete_after_seconds=optional("delete_after_seconds", 0),
         dead_letter=None if job.dead_letter is None else check_queue(job.dead_letter),
     )
-    return PLAIN if options == PLAIN else options
+    return NO_OPTIONS if options == NO_OPTIONS else options
 
 
 def check_key(key: Any) -> str:

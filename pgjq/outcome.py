@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pgjq.job import JobError
-from pgjq.options import seconds
+from pgjq.options import check_seconds
 from pgjq.retry import retry_delay
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Retry(Exception):
     """Raised by a handler: fail this attempt, and run again after `delay`, if there is an attempt left."""
 
     def __init__(self, delay: float | timedelta | None = None) -> None:
-        self.delay = None if delay is None else seconds("delay", delay, at_least=0)
+        self.delay = None if delay is None else check_seconds("delay", delay, at_least=0)
         super().__init__("asked to be retried")
 
 
@@ -78,7 +78,7 @@ class Snooze(Exception):
     """Raised by a handler: not now. Run again after `delay`, without counting this attempt."""
 
     def __init__(self, delay: float | timedelta) -> None:
-        self.delay = seconds("delay", delay, at_least=0)
+        self.delay = check_seconds("delay", delay, at_least=0)
         super().__init__(f"asked to be put off for {self.delay:g} s")
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from pgjq.blocking import Colour, blocking
+from pgjq.blocking import Mode, blocking
 from pgjq.client import AsyncClient, Client
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
-from pgjq.events import Bus, BusName
+from pgjq.event_bus import BusEventName, EventBus
 from pgjq.ids import process_name
 from pgjq.job import Event
 from pgjq.lease import visible_for
-from pgjq.options import Settings, check_queue, seconds, whole
+from pgjq.options import Settings, check_int, check_queue, check_seconds
 from pgjq.serde import JsonSerde
 from pgjq.worker.event_order import EventOrder
 from pgjq.worker.handler import Consumer, style_of
 from pgjq.worker.publisher import now
 from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage, common_policy
-from pgjq.worker.shutdown import Asked, AsyncAsked
+from pgjq.worker.shutdown import AsyncStopRequest, StopRequest
 from pgjq.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 
 class QueueBase:
-    """What both colours hold."""
+    """What both modes hold."""
 
-    _colour: ClassVar[Colour]
+    _mode: ClassVar[Mode]
     _client: Any
 
     def __init__(
@@ -67,16 +67,18 @@ class QueueBase:
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
         self.worker_id = worker_id or process_name()
-        self.concurrency = whole("concurrency", concurrency, 1, 10_000)
-        self.block_timeout = seconds("block_timeout", block_timeout, above=0)
-        self.max_attempts = None if max_attempts is None else whole("max_attempts", max_attempts, 1)
-        self.result_ttl = seconds("result_ttl", result_ttl, above=0)
-        self.lease_policy = lease_policy or visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
-        self.grace = seconds("grace", grace, at_least=0)
-        self.bus = Bus(logger)
+        self.concurrency = check_int("concurrency", concurrency, 1, 10_000)
+        self.block_timeout = check_seconds("block_timeout", block_timeout, above=0)
+        self.max_attempts = None if max_attempts is None else check_int("max_attempts", max_attempts, 1)
+        self.result_ttl = check_seconds("result_ttl", result_ttl, above=0)
+        self.lease_policy = lease_policy or visible_for(
+            check_seconds("visibility_timeout", visibility_timeout, above=0)
+        )
+        self.grace = check_seconds("grace", grace, at_least=0)
+        self.bus = EventBus(logger)
         self._order = EventOrder(self.bus)
         self.handler: Callable[..., Any] | None = None
-        make = AsyncClient if self._colour == "async" else Client
+        make = AsyncClient if self._mode == "async" else Client
         self._client = make(storage, payload_serde=self.payload_serde, result_serde=self.result_serde)
         self._client.usual = Settings(result_ttl=self.result_ttl, max_attempts=self.max_attempts)
         self._service: Service | None = None
@@ -91,7 +93,7 @@ class QueueBase:
         self.handler = handler
         return handler
 
-    def on(self, event: BusName, callback: Callable[[Any], Any]) -> None:
+    def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Have a callback called with what happens to this queue's jobs in this process."""
         self.bus.on(event, callback)
 
@@ -128,7 +130,7 @@ class QueueBase:
 class AsyncQueue(QueueBase):
     """Produce and consume from coroutines."""
 
-    _colour = "async"
+    _mode = "async"
 
     async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
@@ -167,7 +169,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
 
         try:
-            return await self._client.ask(self.name, id, payload, options, timeout=timeout, told=told)
+            return await self._client.request_result(self.name, id, payload, options, timeout=timeout, told=told)
         finally:
             self._order.end_enqueue(gate)
 
@@ -204,7 +206,7 @@ class AsyncQueue(QueueBase):
     async def run(self) -> None:
         """Consume until SIGTERM or SIGINT; without a handler, raise ValidationError."""
         self._check_runs()
-        asked = AsyncAsked()
+        asked = AsyncStopRequest()
         await self.start()
         try:
             await asked.wait()
@@ -222,7 +224,7 @@ class AsyncQueue(QueueBase):
 class Queue(QueueBase, Runnable):
     """Produce and consume from threads. Each method is `AsyncQueue`'s, and blocks."""
 
-    _colour = "blocking"
+    _mode = "sync"
 
     enqueue = blocking(AsyncQueue.enqueue)
     send = blocking(AsyncQueue.send)
@@ -279,13 +281,13 @@ class Worker(Runnable):
         check_one_storage(queues)
         self.queues = queues
         self.storage = queues[0].storage
-        self.concurrency = whole("concurrency", concurrency, 1, 10_000)
-        self.processes = whole("processes", processes, 1, 1_000)
-        self.grace = seconds("grace", grace, at_least=0)
+        self.concurrency = check_int("concurrency", concurrency, 1, 10_000)
+        self.processes = check_int("processes", processes, 1, 1_000)
+        self.grace = check_seconds("grace", grace, at_least=0)
         self.lease_policy = lease_policy or common_policy(queues)
         self.strict = strict
         self._running: OwnLoop | Supervisor | None = None
-        if self.processes > 1 and not self.storage.promises.processes:
+        if self.processes > 1 and not self.storage.capabilities.processes:
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
 
     def start(self) -> None:
@@ -320,7 +322,7 @@ class Worker(Runnable):
     def _service(self, worker_id: str) -> Service:
         return Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace, strict=self.strict)
 
-    def _be_one_process(self, asked: Asked, grace: Callable[[], float | None]) -> None:
+    def _be_one_process(self, asked: StopRequest, grace: Callable[[], float | None]) -> None:
         """Be one of several processes, under a name of its own."""
         running = OwnLoop(self._service(process_name()))
         try:

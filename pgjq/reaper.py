@@ -1,15 +1,14 @@
-"""The reaper that stands alone, or beside a worker: it takes stalled jobs back when they stall.
+"""The reaper as a process or thread of its own: it puts stalled jobs back or fails them.
 
-Rules
-* At the start, and whenever it comes to lead, it takes back everything that is overdue. From then on it sleeps until
-  the next deadline of any job, but never longer than `LOOK`: a job that is claimed while it sleeps may have a shorter
-  lease than all others. So a stall is noticed within `LOOK` of its deadline. A look reads the first entry of one index.
-  (Hearing of every claim instead would make every claim notify, for the sake of those that stall.)
-* Every `reap_interval` it sweeps whatever the deadlines say, as a floor; 0 does without that.
-* Any number of reapers may act at once, beside those in the workers: each job is taken by one. With `LeaderElection`
-  only the leader acts, and only while it can prove that it leads (`pgjq.worker.leader`). The others, and a leader in
-  doubt, look at every `LOOK` whether they lead.
-* What is wrong with the storage is told as `error`; it tries again after a pause.
+* When it starts, and when it becomes the leader, the reaper sweeps all overdue jobs. Then it sleeps until the next
+  deadline of any job, at most `LOOK` seconds: a job that is claimed meanwhile may have a shorter lease than all others.
+  So it notices a stall within `LOOK` seconds of the deadline. Each look reads the first entry of one index.
+  (A notification for every claim would cost every claim, for the sake of the few jobs that stall.)
+* It also sweeps every `reap_interval` seconds, whatever the deadlines say; 0 turns that off.
+* Several reapers may sweep at once, beside those in the workers: one of them takes each job. With `LeaderElection` only
+  the leader sweeps, and only while it can prove that it leads (`pgjq.worker.leadership`). The others, and a leader in
+  doubt, check every `LOOK` seconds whether they lead.
+* A storage error is published as `error`; the reaper tries again after a pause.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
-from pgjq.events import Bus
+from pgjq.event_bus import EventBus
 from pgjq.ids import process_name
 from pgjq.job import Event
 from pgjq.lease import LeasePolicy, visible_for
-from pgjq.options import seconds
+from pgjq.options import check_seconds
 from pgjq.serde import JsonSerde
 from pgjq.worker.fault_log import FaultLog
-from pgjq.worker.leader import LeaderElection, Leadership
-from pgjq.worker.loops import Loop
-from pgjq.worker.reaper import stalled, sweep
+from pgjq.worker.leadership import LeaderElection, Leadership
+from pgjq.worker.periodic_thread import Loop
 from pgjq.worker.service import Runnable
+from pgjq.worker.worker_reaper import stalled, sweep
 
 if TYPE_CHECKING:
     import logging
@@ -72,9 +71,9 @@ class Reaper(Runnable):
         self.lease_policy = _policy(visibility_timeout, lease_policy)
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.leader_election = leader_election or LeaderElection()
-        self._bus = Bus(logger, NAMES)
+        self._bus = EventBus(logger, NAMES)
         self._running: _Running | None = None
-        if self.leader_election.enabled and not storage.promises.leader_election:
+        if self.leader_election.enabled and not storage.capabilities.leader_election:
             raise UnsupportedError(
                 f"{type(storage).__name__} has no leaders; use LeaderElection(enabled=False), or another storage"
             )
@@ -111,12 +110,12 @@ class Reaper(Runnable):
 class _Running:
     """A reaper between its start and its stop."""
 
-    def __init__(self, reaper: Reaper, bus: Bus) -> None:
+    def __init__(self, reaper: Reaper, bus: EventBus) -> None:
         self._id = reaper.reaper_id
         self._policy = reaper.lease_policy
         self._serde = reaper.payload_serde
         self._bus = bus
-        self._ops: Operations = reaper.storage.reserved()
+        self._ops: Operations = reaper.storage.dedicated()
         self._stopped = False
         self._swept = 0.0
         faults = FaultLog(bus.logger, self._id, self._publish_error)
@@ -124,7 +123,7 @@ class _Running:
         self._leadership = None
         if reaper.leader_election.enabled:
             self._leadership = Leadership(
-                reaper.storage.operations("blocking"),
+                reaper.storage.operations("sync"),
                 ROLE,
                 self._id,
                 reaper.leader_election,
@@ -195,7 +194,7 @@ def _policy(visibility_timeout: float | timedelta | None, policy: LeasePolicy | 
         return policy or LeasePolicy()
     if policy is not None:
         raise ValidationError("pass visibility_timeout or lease_policy, not both")
-    return visible_for(seconds("visibility_timeout", visibility_timeout, above=0))
+    return visible_for(check_seconds("visibility_timeout", visibility_timeout, above=0))
 
 
 def _with_or_without(callback: Callable[..., Any]) -> Callable[[Event], Any]:

@@ -1,9 +1,9 @@
-"""How payloads and results become bytes.
+"""Serdes: how payloads and results become bytes.
 
 A serde is any object with `serialize(value) -> bytes` and `deserialize(bytes) -> value`. `JsonSerde` is the default:
-it writes compact UTF-8 and refuses what JSON cannot say (NaN among it), because a payload that another language
-cannot read is a payload that is lost to it. `MsgpackSerde` is smaller, and keeps bytes as they are. Richer values are
-written as `pgjq.shape` says, and come back as plain data; a serde that was given a type brings them back as that type.
+it writes compact UTF-8 and refuses values that JSON does not have, such as NaN, because other languages could not read
+them. `MsgpackSerde` is smaller and keeps bytes as they are. `pgjq.convert` turns richer values, such as dataclasses,
+into plain data; a serde with a type turns them back into that type.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol
 
+from pgjq.convert import check_kind, plain, shaped, typed
 from pgjq.errors import MissingExtraError, ValidationError
-from pgjq.jsontext import read, writer
-from pgjq.shape import check_kind, plain, shaped, typed
+from pgjq.json_codec import read, writer
 
 
 class Serde(Protocol):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pgjq.cli.leaving import leaving_in_order
+from pgjq.cli.exit import leaving_in_order
 from pgjq.cli.measure import Figures, measure
 from pgjq.cli.storage import with_client
 

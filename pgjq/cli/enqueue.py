@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.kinds import DURATION, JSON, Parsed, read_json
+from pgjq.cli.param_types import DURATION, JSON, Parsed, read_json
 from pgjq.cli.queue_names import noting_a_new_queue
 from pgjq.cli.root import Misuse, Refusal
 from pgjq.cli.settings import JOB, with_settings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-_USUAL: Final = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "pgjq_error"))
+_DEFAULTS: Final = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "pgjq_error"))
 
 logger: Final = logging.getLogger("pgjq")
 
@@ -89,7 +89,7 @@ def _begin(level: str | None, *, as_json: bool, debug: bool) -> None:
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _USUAL}
+    return {name: value for name, value in vars(record).items() if name not in _DEFAULTS}
 
 
 def _local(record: logging.LogRecord) -> str:

@@ -155,7 +155,7 @@ def _scratch(client: Client, concurrency: int) -> Generator[_Bench]:
         yield _Bench(client, queue)
     finally:
         queue.stop(grace=0)
-        if client.storage.promises.definitions:
+        if client.storage.capabilities.definitions:
             client.delete_queue(queue.name)
         else:
             client.delete_many(queue.name)

@@ -29,7 +29,7 @@ def prune(client: Client, output: Output) -> None:
       pgjq prune --url postgresql://localhost/app
       PGJQ_URL=postgresql://localhost/app pgjq prune --schema jobs
     """  # noqa: D301
-    ops = client.storage.operations("blocking")
+    ops = client.storage.operations("sync")
     with output.progress("pruned") as meter:
         while pruned := drive(ops.prune(limit=BATCH)):
             meter(meter.done + pruned)

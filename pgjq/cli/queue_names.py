@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def queue_names(client: Client) -> list[str]:
     """List the queues that exist."""
-    ops = client.storage.operations("blocking")
+    ops = client.storage.operations("sync")
     served = (queue for worker in drive(ops.workers()) if worker.alive for queue in worker.queues)
     return sorted({*drive(ops.queue_names()), *served})
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgjq.cli.kinds import DURATION
 from pgjq.cli.log import logger, with_log
+from pgjq.cli.param_types import DURATION
 from pgjq.cli.run import check_storage, run
 from pgjq.cli.storage import kind_of, with_storage
 from pgjq.lease import LeasePolicy
 from pgjq.reaper import Reaper
-from pgjq.worker.leader import LeaderElection
+from pgjq.worker.leadership import LeaderElection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
 from pgjq.cli.log import logger
-from pgjq.worker.shutdown import Asked
+from pgjq.worker.shutdown import StopRequest
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -19,7 +19,7 @@ def check_storage(storage: Storage) -> None:
     The question is one that every worker and reaper asks anyway, so a login that may be no more than that can ask it.
     The connection is closed again: what has been forked must not inherit one.
     """
-    ops = storage.reserved()
+    ops = storage.dedicated()
     try:
         drive(ops.next_deadline())
     finally:
@@ -28,7 +28,7 @@ def check_storage(storage: Storage) -> None:
 
 def run(runnable: Runnable, started: str, stopping: str) -> None:
     """Run until SIGTERM or SIGINT, and say so at both ends."""
-    asked = Asked()
+    asked = StopRequest()
     with runnable:
         logger.info("%s", started)
         runnable.wait(asked)

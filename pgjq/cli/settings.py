@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.kinds import DURATION, MOMENT
+from pgjq.cli.param_types import DURATION, MOMENT
 from pgjq.job import STATES
 from pgjq.policy import POLICIES
 

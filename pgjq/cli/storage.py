@@ -101,6 +101,6 @@ def _open_other(url: str, schema: str) -> Storage:
     storage = open_storage(url)
     if schema != SCHEMA:
         raise ValidationError("--schema is for PostgreSQL; other storages have none")
-    if not storage.promises.processes:
+    if not storage.capabilities.processes:
         click.echo("memory: is empty when a command starts, and what it held is gone when it ends", err=True)
     return storage

@@ -6,8 +6,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from pgjq.convert import plain
 from pgjq.job import JobError, JobSource, QueueStats
-from pgjq.shape import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

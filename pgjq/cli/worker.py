@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pgjq.cli.kinds import DURATION
 from pgjq.cli.log import logger, with_log
+from pgjq.cli.param_types import DURATION
+from pgjq.cli.queue_import import find_queues
 from pgjq.cli.root import Misuse, Refusal
 from pgjq.cli.run import check_storage, run
 from pgjq.cli.storage import kind_of
-from pgjq.cli.target import find_queues
 from pgjq.cli.text import duration, many
 from pgjq.errors import StorageUnavailableError
 from pgjq.queue import Worker
@@ -63,7 +63,7 @@ def worker(
     with closing(queues[0].storage) as storage:
         crew = _crew(queues, concurrency, processes, grace, strict=strict)
         _check(queues[0])
-        if not storage.promises.processes:
+        if not storage.capabilities.processes:
             logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
         run(crew, _started(crew), f"stopping: running jobs have {duration(crew.grace)}, a second signal exits now")
 

@@ -15,8 +15,8 @@ except ImportError as error:
 check_spark(pyspark.__version__)
 
 from pgjq.spark.options import read_options  # noqa: E402  (an older Spark lacks what these import)
+from pgjq.spark.process import Processed, process  # noqa: E402
 from pgjq.spark.source import PgjqDataSource  # noqa: E402
-from pgjq.spark.work import Processed, process  # noqa: E402
 from pgjq.spark.writer import Written, read_written  # noqa: E402
 
 if TYPE_CHECKING:

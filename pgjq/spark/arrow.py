@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.spark.columns import TEXTS
 from pgjq.spark.driver import connect, read, run
-from pgjq.spark.untyped import adbc, pa, pc, spark_types
-from pgjq.spark.words import WORDS, take_apart
+from pgjq.spark.lazy_imports import adbc, pa, pc, spark_types
+from pgjq.spark.packing import WORDS, take_apart
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:

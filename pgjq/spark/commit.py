@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
-from pgjq.storage.postgres.errand import errand
+from pgjq.storage.postgres.oneshot import oneshot_connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pgjq.spark.options import Options
-    from pgjq.storage.postgres.errand import Errand
+    from pgjq.storage.postgres.oneshot import OneShotConnection
 
 LARGE: Final = 20_000  # Jobs; below, a second connection is not worth its while.
 _REFUSING: Final = (1, 3, 4)  # Policies that may refuse a job, and that look at each of them.
@@ -52,7 +52,7 @@ def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
 
 def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int, bool]:
     params = asdict(write)
-    with errand(options.conninfo, options.schema) as here:
+    with oneshot_connection(options.conninfo, options.schema) as here:
         if large:  # So that both connections know the queue: else bodies might be left in one that never came to be.
             here.fetch("reserve", params | {"count": 0, "copying": True})
         here.fetch("remove_leftovers", params)
@@ -68,19 +68,23 @@ def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int
     return params["jobs"], params["duplicates"], before
 
 
-def _enqueue(here: Errand, params: dict[str, Any], *, apart: bool) -> dict[str, int]:
+def _enqueue(here: OneShotConnection, params: dict[str, Any], *, apart: bool) -> dict[str, int]:
     ((jobs, duplicates),) = here.fetch("enqueue_staged", params | {"apart": apart})
     return {"jobs": jobs, "duplicates": duplicates}
 
 
-def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> dict[str, int]:
+def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, Any]) -> dict[str, int]:
     """Have most of the bodies added, and committed, by another connection, while this one does the rest."""
 
     def stop(bodies: Future[int]) -> None:
         if bodies.exception():
             here.cancel()
 
-    with errand(options.conninfo, options.schema) as there, ThreadPoolExecutor(1) as beside, there.transaction():
+    with (
+        oneshot_connection(options.conninfo, options.schema) as there,
+        ThreadPoolExecutor(1) as beside,
+        there.transaction(),
+    ):
         bodies = beside.submit(_add_bodies, there, params, the_rest=False)
         bodies.add_done_callback(stop)
         try:
@@ -93,8 +97,8 @@ def _enqueue_apart(options: Options, here: Errand, params: dict[str, Any]) -> di
     return answer
 
 
-def _add_bodies(errand: Errand, params: dict[str, Any], *, the_rest: bool) -> int:
-    ((added,),) = errand.fetch("add_bodies", params | {"the_rest": the_rest})
+def _add_bodies(oneshot_connection: OneShotConnection, params: dict[str, Any], *, the_rest: bool) -> int:
+    ((added,),) = oneshot_connection.fetch("add_bodies", params | {"the_rest": the_rest})
     if added is None:
         raise _TakenError("an id is taken, or somebody else is just adding it")
     return added

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.spark.untyped import adbc, adbc_postgresql, pa
+from pgjq.spark.lazy_imports import adbc, adbc_postgresql, pa
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from pgjq.errors import ValidationError
 from pgjq.options import EARLIEST, ID_LENGTH, LATEST, SHORT_MAX
 from pgjq.serde import JsonSerde, serialize_payload
-from pgjq.spark.untyped import pa, pc
+from pgjq.spark.lazy_imports import pa, pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

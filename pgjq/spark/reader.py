@@ -28,10 +28,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from pgjq.spark.arrow import arrow_schema, read_batches
-from pgjq.spark.untyped import pa
-from pgjq.spark.words import WORD_OF
-from pgjq.storage.postgres.errand import errand
-from pgjq.storage.postgres.extract import Condition, Operator, write_select
+from pgjq.spark.lazy_imports import pa
+from pgjq.spark.packing import WORD_OF
+from pgjq.storage.postgres.bulk_select import Condition, Operator, write_select
+from pgjq.storage.postgres.oneshot import oneshot_connection
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class JobsReader(DataSourceReader):
         self._conditions = conditions_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        with errand(self._options.conninfo, self._options.schema) as here:
+        with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             *seen, first_ended, last_ended, first_job, last_job = here.fetch("extent")[0]
         first, last = (first_ended, last_ended) if self._options.view == "history" else (first_job, last_job)
         if first is None:

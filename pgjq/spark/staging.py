@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.driver import append, connect, read
 from pgjq.spark.jobs import staged
-from pgjq.spark.untyped import adbc, pa
-from pgjq.storage.postgres.extract import write as literal
+from pgjq.spark.lazy_imports import adbc, pa
+from pgjq.storage.postgres.bulk_select import write as literal
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pgjq.errors import StorageError, ValidationError
 from pgjq.spark.reader import Span, conditions_of, read_span, split
-from pgjq.storage.postgres.errand import errand
+from pgjq.storage.postgres.oneshot import oneshot_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         since, until = self._number(start), self._number(end)
-        with errand(self._options.conninfo, self._options.schema) as here:
+        with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             params = {"since": since, "until": until, "queue": self._options.queue}
             first, last, rows = here.fetch("endings_extent", params)[0]
         if first is None:
@@ -91,7 +91,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> tuple[int, int]:
         """Return how far one may read, and how far transactions have got; say who stands in between."""
-        with errand(self._options.conninfo, self._options.schema) as here:
+        with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             self._server, until, newest, restored = here.fetch("endings_until")[0]
             found = here.fetch("oldest_transaction") if until < newest else []
         if restored:
@@ -111,7 +111,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cut(self, since: int, until: int, limit: int | None) -> int:
         """Stay where nothing has ended, however many transactions there were: a batch of nothing is work, too."""
         params = {"since": since, "until": until, "queue": self._options.queue}
-        with errand(self._options.conninfo, self._options.schema) as here:
+        with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             if not here.fetch("endings_any", params)[0][0]:
                 return since
             found = [] if limit is None else here.fetch("endings_cut", params | {"limit": limit})

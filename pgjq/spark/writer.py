@@ -29,7 +29,7 @@ from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.commit import Write, make_jobs
 from pgjq.spark.jobs import check_frame
 from pgjq.spark.staging import fill_stage
-from pgjq.storage.postgres.errand import errand
+from pgjq.storage.postgres.oneshot import oneshot_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,12 +109,12 @@ class _Enqueueing:
 
     def _sweep(self) -> None:
         """Remove what dead writers have left. No write fails because of others."""
-        with suppress(StorageError), errand(self._options.conninfo, self._options.schema) as here:
+        with suppress(StorageError), oneshot_connection(self._options.conninfo, self._options.schema) as here:
             here.fetch("sweep_stages", {"age": OLD})
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         writes = {message.write for message in messages if isinstance(message, Staged)}
-        with errand(self._options.conninfo, self._options.schema) as here:
+        with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             here.fetch("drop_stages", {"writes": sorted({self._write, *writes})})
         self._sweep()
 
@@ -161,6 +161,6 @@ class StreamWriter(_Enqueueing, DataSourceStreamArrowWriter):
 
 def read_written(options: Options, write_id: str, batch: int = 0) -> Written | None:
     """Look a write up in the ledger."""
-    with errand(options.conninfo, options.schema) as here:
+    with oneshot_connection(options.conninfo, options.schema) as here:
         found = here.fetch("bulk_write", {"write_id": write_id, "batch": batch})
     return Written(*found[0]) if found else None

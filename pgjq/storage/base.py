@@ -7,7 +7,7 @@ It is cut at the operation, not at the query, and shaped for batches. Three rule
   write under an old lease changes nothing and is reported back.
 * **Atomic operations.** An operation is done or it is not; any number of callers may make the same one at once.
 
-A `Storage` is what users construct and share. It hands out `Operations` in two colours from one source: coroutines
+A `Storage` is what users construct and share. It hands out `Operations` in two modes from one source: coroutines
 that await, or coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance`
 is this contract as a test suite, for storages written elsewhere, too.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pgjq.options import PLAIN, JobOptions
+from pgjq.options import NO_OPTIONS, JobOptions
 from pgjq.outcome import may_have_led_to
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.definition import Definition
     from pgjq.job import (
         Action,
@@ -51,7 +51,7 @@ def _meaning(text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Promises:
+class Capabilities:
     """What a storage can promise. `docs/storages.md` shows them side by side, from what is declared here."""
 
     durable: bool | str = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
@@ -93,7 +93,7 @@ class Claimed(NamedTuple):
     lease_seconds: float | None
     expire_seconds: float | None
     checkpoint: bytes | None = None
-    options: JobOptions = PLAIN
+    options: JobOptions = NO_OPTIONS
 
 
 class Settlement(NamedTuple):
@@ -117,7 +117,7 @@ def made(settlement: Settlement, state: State | None, same_error: bool) -> Settl
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatResult:
     """What a heartbeat learned. A lease that is neither lost nor skipped was renewed.
 
     A skipped lease is held, but was not renewed: another transaction has locked its job. The caller asks again soon.
@@ -144,7 +144,7 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class SizeWarning:
     """A queue that has grown past the size at which its definition wants a warning."""
 
     queue: str
@@ -152,7 +152,7 @@ class Crossing:
     size: int
 
 
-class Effects(Protocol):
+class JobTransaction(Protocol):
     """An open transaction. Leaving its block without having completed rolls it back."""
 
     @property
@@ -197,7 +197,7 @@ class Answer(NamedTuple):
     expired: bool = False
 
 
-class Expectation(Protocol):
+class ResultWaiter(Protocol):
     """One caller's wait for one job.
 
     It is made before the job is enqueued, so that nothing can happen unheard. It then belongs to the job that `enqueue`
@@ -205,7 +205,7 @@ class Expectation(Protocol):
     has been cancelled. A storage tells of the end of jobs that somebody expects, and of no others, if it can.
     """
 
-    async def enqueue(self, job: Submission, *, made_id: bool = False) -> EnqueueResult:
+    async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
         """Enqueue the job, or join it if it is there already; the answer is that of `Operations.enqueue`."""
         ...
 
@@ -223,15 +223,15 @@ class Expectation(Protocol):
 
 
 class Operations(Protocol):
-    """The operations, in one colour."""
+    """The operations, in one mode."""
 
     async def enqueue(
-        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+        self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
-        """Add jobs whose ids are free, all of them or, on an error, none; answer one result for each, in order.
+        """Add the jobs whose ids are free and return one result for each job, in order; add none on an error.
 
-        `made_ids` says that every id was made a moment ago, so that none of them can be taken. A cached result comes
-        back as the bytes it was stored as.
+        `generated_ids`: pgjq has just made every id, so none of them can be taken. A cached result is returned as the
+        bytes that were stored.
         """
         ...
 
@@ -265,13 +265,13 @@ class Operations(Protocol):
         """
         ...
 
-    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
-        """Move `locked_until` ahead for every lease that is still held; wait for none, see `Pulse.skipped`."""
+    async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
+        """Move `locked_until` ahead for every lease that is still held; skip jobs that are locked, without waiting."""
         ...
 
-    def effects(
+    def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
-    ) -> AbstractAsyncContextManager[Effects]:
+    ) -> AbstractAsyncContextManager[JobTransaction]:
         """Open a transaction in which a handler's writes and its job's completion commit together, or not at all.
 
         Where the answer to COMMIT is lost, this finds out what happened before it returns or raises. Raises
@@ -368,7 +368,7 @@ class Operations(Protocol):
         """Listen to the events of one queue or of all; what happens after this returns is heard."""
         ...
 
-    async def expect(self, queue: str, job_id: str) -> Expectation:
+    async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
         """Make ready to wait for a job that is about to be enqueued under this id."""
         ...
 
@@ -380,7 +380,7 @@ class Operations(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close what this colour holds here: in the async one, the connections of the running event loop."""
+        """Close what this mode holds here: in the async one, the connections of the running event loop."""
         ...
 
 
@@ -418,7 +418,7 @@ class Definitions(Protocol):
         """Send dead letters back to where they came from, or to another queue; return how many."""
         ...
 
-    async def observe(self, *, with_endings: bool = True) -> list[Crossing]:
+    async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
         ...
 
@@ -427,15 +427,15 @@ class Storage(Protocol):
     """What users construct. It opens on first use, and `close` ends all of it."""
 
     @property
-    def promises(self) -> Promises:
+    def capabilities(self) -> Capabilities:
         """What this storage can promise."""
         ...
 
-    def operations(self, colour: Colour) -> Operations:
-        """Return the operations in one colour."""
+    def operations(self, mode: Mode) -> Operations:
+        """Return the operations in one mode."""
         ...
 
-    def reserved(self) -> Operations:
+    def dedicated(self) -> Operations:
         """Return blocking operations with a connection of their own, which nobody else can keep them from.
 
         They are for one thread, such as the one that renews leases, and are closed by their `close`.

@@ -1,4 +1,4 @@
-"""A bounded box between whoever learns of something, on any thread, and whoever waits for it, in either colour.
+"""A bounded box between whoever learns of something, on any thread, and whoever waits for it, in either mode.
 
 The box never blocks the one who puts: when it is full the oldest item goes, and `dropped` counts it. No `take`
 misses an item, begun before or after: a thread waits for a condition on the items, under their lock; for an
@@ -18,7 +18,7 @@ from pgjq.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.job import Event
 
 T = TypeVar("T")
@@ -27,15 +27,15 @@ CAPACITY = 10_000
 
 
 class Mailbox(Generic[T]):
-    """Made by the one who waits, in the colour it waits in."""
+    """Made by the one who waits, in the mode it waits in."""
 
-    def __init__(self, colour: Colour, capacity: int = CAPACITY) -> None:
+    def __init__(self, mode: Mode, capacity: int = CAPACITY) -> None:
         self.dropped = 0
         self.closed = False
         self._items: deque[T] = deque(maxlen=capacity)
         self._changed = threading.Condition()
-        self._loop = asyncio.get_running_loop() if colour == "async" else None
-        self._awaited = asyncio.Event() if colour == "async" else None
+        self._loop = asyncio.get_running_loop() if mode == "async" else None
+        self._awaited = asyncio.Event() if mode == "async" else None
 
     def put(self, item: T) -> None:
         """Add an item, from any thread."""
@@ -87,7 +87,7 @@ def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-class MailSubscription:
+class MailboxSubscription:
     """Events that arrive in a mailbox, until it is closed."""
 
     def __init__(self, box: Mailbox[Event], leave: Callable[[], None]) -> None:

@@ -11,19 +11,19 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.errors import StorageError, UnsupportedError
-from pgjq.storage.base import Operations, Promises
+from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.clock import StorageClock
-from pgjq.storage.model import answers
-from pgjq.storage.model.audience import Audience
+from pgjq.storage.model import reads
 from pgjq.storage.model.jobs import Jobs
 from pgjq.storage.model.operations import ModelOperations
+from pgjq.storage.model.subscribers import Subscribers
 from pgjq.storage.workers import WorkerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.storage.base import Subscription
     from pgjq.storage.workers import Registration
 
@@ -62,7 +62,7 @@ class MemoryStorage:
     sleeps and a delayed job waits.
     """
 
-    promises = Promises(
+    capabilities = Capabilities(
         durable=False,
         processes=False,
         machines=False,
@@ -78,27 +78,27 @@ class MemoryStorage:
         self.lock = threading.Lock()
         self.closed = False
         self.jobs = Jobs()
-        self.audience = Audience()
-        self.clock = StorageClock(clock, self, lambda storage: storage.audience.wake())
+        self.subscribers = Subscribers()
+        self.clock = StorageClock(clock, self, lambda storage: storage.subscribers.wake())
         self.workers = MemoryWorkers()
-        self._operations: dict[Colour, Operations] = {
-            "blocking": MemoryOperations(self, "blocking"),
+        self._operations: dict[Mode, Operations] = {
+            "sync": MemoryOperations(self, "sync"),
             "async": MemoryOperations(self, "async"),
         }
 
-    def operations(self, colour: Colour) -> Operations:
-        """Return the operations in one colour."""
-        return self._operations[colour]
+    def operations(self, mode: Mode) -> Operations:
+        """Return the operations in one mode."""
+        return self._operations[mode]
 
-    def reserved(self) -> Operations:
+    def dedicated(self) -> Operations:
         """Return the blocking operations: there are no connections."""
-        return self._operations["blocking"]
+        return self._operations["sync"]
 
     def close(self) -> None:
         """End every wait; what is stored is gone with the object."""
         with self.lock:
             self.closed = True
-        self.audience.close()
+        self.subscribers.close()
 
     def do(self, verb: Callable[[Jobs], R]) -> R:
         """Do an operation under the lock, and tell of what it did in the same order."""
@@ -107,17 +107,17 @@ class MemoryStorage:
                 message = "this storage has been closed"
                 raise StorageError(message)
             jobs = self.jobs
-            jobs.begin(self.clock.now(), noting=self.audience.listens)
+            jobs.begin(self.clock.now(), noting=self.subscribers.listens)
             answer = verb(jobs)
-            self.audience.tell(jobs)
+            self.subscribers.tell(jobs)
             return answer
 
 
 class MemoryOperations(ModelOperations):
-    """The operations, in one colour: they differ only in how one waits."""
+    """The operations, in one mode: they differ only in how one waits."""
 
-    def __init__(self, storage: MemoryStorage, colour: Colour) -> None:
-        super().__init__("MemoryStorage", colour)
+    def __init__(self, storage: MemoryStorage, mode: Mode) -> None:
+        super().__init__("MemoryStorage", mode)
         self._storage = storage
 
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
@@ -130,8 +130,8 @@ class MemoryOperations(ModelOperations):
         return self._storage.workers
 
     @property
-    def _audience(self) -> Audience:
-        return self._storage.audience
+    def _subscribers(self) -> Subscribers:
+        return self._storage.subscribers
 
     @property
     def _clock(self) -> StorageClock:
@@ -157,8 +157,8 @@ class MemoryOperations(ModelOperations):
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
-        self._storage.do(answers.running)  # A closed storage says so.
-        return self._storage.audience.subscribe(queue, self._colour)
+        self._storage.do(reads.running)  # A closed storage says so.
+        return self._storage.subscribers.subscribe(queue, self._mode)
 
     async def close(self) -> None:
         """Hold nothing, close nothing."""

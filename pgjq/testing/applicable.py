@@ -1,8 +1,7 @@
 """Which cases of a conformance suite apply to a storage.
 
-A case that needs something only some storages promise is marked with `requires`. A suite class that names the
-`promises` of its storage has no such case if the storage does not promise it: pytest does not collect it, and a report
-lists no skips that say nothing.
+`requires` marks a case that needs a capability which only some storages have. If a suite class names the `capabilities`
+of its storage, pytest does not collect the cases that do not apply, so that a report lists no meaningless skips.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pgjq.storage.base import Promises
+    from pgjq.storage.base import Capabilities
 
 C = TypeVar("C", bound="type | Callable[..., Any]")
 
 MARK = "_pgjq_requires"
 
 
-def requires(*promises: str) -> Callable[[C], C]:
-    """Mark a case, or every case of a class, as one that needs all of these promises (see `Promises`)."""
+def requires(*capabilities: str) -> Callable[[C], C]:
+    """Mark a case, or every case of a class, as one that needs all of these promises (see `Capabilities`)."""
 
     def mark(target: C) -> C:
         for case in _members(target):
             if getattr(case, "__name__", "").startswith("test_"):
-                setattr(case, MARK, (*getattr(case, MARK, ()), *promises))
+                setattr(case, MARK, (*getattr(case, MARK, ()), *capabilities))
         return target
 
     return mark
@@ -37,14 +36,14 @@ def _members(target: Any) -> Iterable[Any]:
 
 
 class Applicable:
-    """A suite whose subclasses leave out the cases that their storage's `promises` do not cover."""
+    """A suite whose subclasses leave out the cases that their storage's `capabilities` do not cover."""
 
-    promises: ClassVar[Promises | None] = None
+    capabilities: ClassVar[Capabilities | None] = None
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        if cls.promises is not None:
+        if cls.capabilities is not None:
             for name in dir(cls):
                 needed = getattr(getattr(cls, name), MARK, ())
-                if not all(getattr(cls.promises, promise) for promise in needed):
+                if not all(getattr(cls.capabilities, promise) for promise in needed):
                     setattr(cls, name, None)

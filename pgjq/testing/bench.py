@@ -1,4 +1,4 @@
-"""What a conformance case works with: a storage in one colour, a clock, and short words for common steps."""
+"""What a conformance case works with: a storage in one mode, a clock, and short words for common steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pgjq.blocking import Colour, drive
+from pgjq.blocking import Mode, drive
 from pgjq.job import JobError, JobStatus, NewJob
 from pgjq.lease import LeasePolicy
 from pgjq.options import Submission, settings
@@ -29,19 +29,19 @@ BOOM = JobError("ValueError", "boom", "a traceback")
 
 @dataclass
 class Bench:
-    """One case's storage, colour and clock."""
+    """One case's storage, mode and clock."""
 
     storage: Storage
     clock: Clock
-    colour: Colour
+    mode: Mode
     ops: Operations = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ops = self.storage.operations(self.colour)
+        self.ops = self.storage.operations(self.mode)
 
     def run(self, case: Coroutine[Any, Any, None]) -> None:
-        """Run a case in this colour."""
-        if self.colour == "blocking":
+        """Run a case in this mode."""
+        if self.mode == "sync":
             drive(case)
         else:
             asyncio.run(self._closing(case))
@@ -53,8 +53,8 @@ class Bench:
             await self.ops.close()
 
     async def together(self, count: int, call: Callable[[int], Coroutine[Any, Any, R]]) -> list[R]:
-        """Make `count` calls at the same time: by threads in the blocking colour, by tasks in the async one."""
-        if self.colour == "async":
+        """Make `count` calls at the same time: by threads in the sync mode, by tasks in the async one."""
+        if self.mode == "async":
             return await asyncio.gather(*(call(n) for n in range(count)))
         with ThreadPoolExecutor(count) as pool:
             running = [pool.submit(drive, call(n)) for n in range(count)]

@@ -1,4 +1,4 @@
-"""How a case of the contract is written once and run in both colours."""
+"""How a case of the contract is written once and run in both modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgjq.testing.bench import Bench
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.storage.base import Storage
     from pgjq.testing.clock import Clock
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def case(
     coroutine: Callable[Concatenate[Any, Bench, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Any, Bench, P], None]:
-    """Make a test of a coroutine: it runs in the colour of its bench."""
+    """Make a test of a coroutine: it runs in the mode of its bench."""
 
     @functools.wraps(coroutine)
     def test(self: Any, bench: Bench, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,12 +33,12 @@ def case(
 
 
 class Cases(Applicable):
-    """The fixtures that every case has: its colour, and its bench."""
+    """The fixtures that every case has: its mode, and its bench."""
 
-    @pytest.fixture(params=["blocking", "async"])
-    def colour(self, request: pytest.FixtureRequest) -> Colour:
+    @pytest.fixture(params=["sync", "async"])
+    def mode(self, request: pytest.FixtureRequest) -> Mode:
         return request.param
 
     @pytest.fixture
-    def bench(self, storage: Storage, clock: Clock, colour: Colour) -> Bench:
-        return Bench(storage, clock, colour)
+    def bench(self, storage: Storage, clock: Clock, mode: Mode) -> Bench:
+        return Bench(storage, clock, mode)

@@ -16,7 +16,7 @@ from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 from pgjq.testing.policies import definitions
-from pgjq.testing.waiting import PATIENCE, expect
+from pgjq.testing.waiting import PATIENCE, result_waiter
 
 if TYPE_CHECKING:
     from pgjq.job import JobStatus, QueueInfo
@@ -342,7 +342,7 @@ class Defining(Cases):
     async def test_waiters_learn_that_their_queue_was_deleted(self, bench: Bench, partition: bool) -> None:
         await self.create(bench, partition=partition)
         await bench.enqueue("running")
-        running, waiting = await expect(bench, "running"), await expect(bench, "waiting")
+        running, waiting = await result_waiter(bench, "running"), await result_waiter(bench, "waiting")
         await bench.claim(limit=1)
         await definitions(bench).delete_queue(QUEUE)
         for waiter, _ in (running, waiting):

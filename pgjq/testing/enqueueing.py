@@ -113,7 +113,7 @@ class Enqueueing(Cases):
     async def test_made_ids_are_queued_in_order(self, bench: Bench) -> None:
         usual = Settings()
         jobs = [Submission(str(n), b'{"n": "\\t"}', usual) for n in range(300)]
-        results = await bench.ops.enqueue(QUEUE, jobs, made_ids=True)
+        results = await bench.ops.enqueue(QUEUE, jobs, generated_ids=True)
         assert {r.status for r in results} == {"queued"}
         assert [job.lease.id for job in await bench.claim(limit=300)] == [str(n) for n in range(300)]
 
@@ -123,7 +123,7 @@ class Enqueueing(Cases):
 
     @case
     async def test_a_connection_is_refused_by_a_storage_without_transactions(self, bench: Bench) -> None:
-        if not bench.storage.promises.transactions:
+        if not bench.storage.capabilities.transactions:
             with pytest.raises(UnsupportedError):
                 await bench.ops.enqueue(QUEUE, [], connection=object())
 

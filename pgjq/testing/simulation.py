@@ -32,8 +32,8 @@ from pgjq.options import JobFilter, Submission, settings
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
-from pgjq.testing.chronicle import Held, Life
 from pgjq.testing.clock import ManualClock
+from pgjq.testing.job_history import Held, Life
 from pgjq.worker.run import MARGIN
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ class Story:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311
-        self.ops = self.storage.operations("blocking")
+        self.ops = self.storage.operations("sync")
         self.now = 0.0
         self.lives: dict[str, Life] = {}
-        self.hands: dict[str, list[Held]] = {worker: [] for worker in WORKERS}
+        self.in_flight: dict[str, list[Held]] = {worker: [] for worker in WORKERS}
         self.frozen: set[str] = set()
         self.weights: dict[Callable[[], None], int] = {
             self.enqueue: 4,
@@ -133,21 +133,21 @@ class Story:
             life.state, life.worker, life.policy, life.claimed_at = "processing", worker, policy, self.now
             life.renewed_at = self.now
             assert (job.lease.number, job.attempts, job.checkpoint) == (life.lease, life.attempts, life.checkpoint)
-            self.hands[worker].append(Held(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
+            self.in_flight[worker].append(Held(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
         self._note("claim", worker, [(j.lease.id, j.lease.number, j.attempts, j.checkpoint) for j in claimed])
         return claimed
 
     def beat(self) -> None:
         worker = self.chance.choice(WORKERS)
-        if worker in self.frozen or not self.hands[worker]:
+        if worker in self.frozen or not self.in_flight[worker]:
             return
-        held = self.hands[worker]
+        held = self.in_flight[worker]
         pulse = drive(self.ops.heartbeat([h.lease for h in held]))
         assert {h.lease[:3] for h in held if not self._is_valid(h.lease)} == {lease[:3] for lease in pulse.lost}
         asked = {h.lease[:3] for h in held if self._is_valid(h.lease) and self.lives[h.lease.id].cancel_requested}
         assert asked == {lease[:3] for lease in pulse.cancel_requested}
-        self.hands[worker] = [h for h in held if self._is_valid(h.lease)]
-        for h in self.hands[worker]:
+        self.in_flight[worker] = [h for h in held if self._is_valid(h.lease)]
+        for h in self.in_flight[worker]:
             self.lives[h.lease.id].renewed_at = self.now
             h.trusted_until = self._trust(h.seconds)
         self._note("beat", worker, len(pulse.lost), len(pulse.cancel_requested))
@@ -155,10 +155,10 @@ class Story:
     def settle(self) -> None:
         """End some of a worker's runs in one batch, whether or not their leases still hold."""
         worker = self.chance.choice(WORKERS)
-        if worker in self.frozen or not self.hands[worker]:
+        if worker in self.frozen or not self.in_flight[worker]:
             return
-        ending = self.chance.sample(self.hands[worker], self.chance.randint(1, len(self.hands[worker])))
-        self.hands[worker] = [h for h in self.hands[worker] if h not in ending]
+        ending = self.chance.sample(self.in_flight[worker], self.chance.randint(1, len(self.in_flight[worker])))
+        self.in_flight[worker] = [h for h in self.in_flight[worker] if h not in ending]
         self._settle([Settlement(h.lease, self.chance.choice(OUTCOMES)) for h in ending])
 
     def _settle(self, settlements: list[Settlement]) -> None:
@@ -190,9 +190,9 @@ class Story:
 
     def save(self) -> None:
         worker = self.chance.choice(WORKERS)
-        if worker in self.frozen or not self.hands[worker]:
+        if worker in self.frozen or not self.in_flight[worker]:
             return
-        lease, value = self.chance.choice(self.hands[worker]).lease, b"page %d" % self.chance.randrange(100)
+        lease, value = self.chance.choice(self.in_flight[worker]).lease, b"page %d" % self.chance.randrange(100)
         held = self._is_valid(lease)
         assert drive(self.ops.save_checkpoint(lease, value)) == held
         if held:
@@ -202,7 +202,7 @@ class Story:
     def crash(self) -> None:
         """Lose everything that a worker knew; its name comes back with empty hands."""
         worker = self.chance.choice(WORKERS)
-        self.hands[worker] = []
+        self.in_flight[worker] = []
         self.frozen.discard(worker)
 
     def freeze(self) -> None:
@@ -229,7 +229,7 @@ class Story:
     def _take_back(self, job: Reaped) -> None:
         life = self.lives[job.id]
         believers = [
-            h for held in self.hands.values() for h in held if self._is_valid(h.lease) and h.lease.id == job.id
+            h for held in self.in_flight.values() for h in held if self._is_valid(h.lease) and h.lease.id == job.id
         ]
         assert all(h.trusted_until is None or h.trusted_until <= self.now for h in believers) or job.reason == "expired"
         assert job.action == judge(life.stall), f"{job} but {life}"
@@ -275,15 +275,15 @@ class Story:
 
     def finish(self) -> None:
         """Let everybody go, and a healthy worker come: every job ends, and late words of the others change nothing."""
-        zombies = [h for held in self.hands.values() for h in held]
-        self.hands = {worker: [] for worker in WORKERS}
+        zombies = [h for held in self.in_flight.values() for h in held]
+        self.in_flight = {worker: [] for worker in WORKERS}
         self.frozen.clear()
         for _ in range(ROUNDS):
             self._wait(30)
             self._reap(0.0, 100)
             claimed = self._claim("ann", 10, POLICIES[0])
             self._settle([Settlement(job.lease, Completed(b"done")) for job in claimed])
-            self.hands["ann"] = []
+            self.in_flight["ann"] = []
         assert not any(life.state in LIVE for life in self.lives.values()), f"a job never ends: {self.lives}"
         assert not any(self._is_valid(h.lease) for h in zombies)
         self._settle([Settlement(h.lease, Completed(b"late")) for h in zombies])

@@ -15,7 +15,7 @@ from pgjq.testing.cases import Cases, case
 
 if TYPE_CHECKING:
     from pgjq.job import EnqueueResult
-    from pgjq.storage.base import Answer, Expectation
+    from pgjq.storage.base import Answer, ResultWaiter
 
 
 # Longer than any test may take, so that only a notification can explain an answer.
@@ -26,16 +26,16 @@ def submission(job_id: str, **options: Any) -> Submission:
     return Submission(job_id, b"1", settings(NewJob(job_id, None, **options)))
 
 
-async def expect(bench: Bench, job_id: str, **options: Any) -> tuple[Expectation, EnqueueResult]:
+async def result_waiter(bench: Bench, job_id: str, **options: Any) -> tuple[ResultWaiter, EnqueueResult]:
     """Make ready, and enqueue."""
-    expectation = await bench.ops.expect(QUEUE, job_id)
-    return expectation, await expectation.enqueue(submission(job_id, **options))
+    waiter = await bench.ops.result_waiter(QUEUE, job_id)
+    return waiter, await waiter.enqueue(submission(job_id, **options))
 
 
-async def answer(expectation: Expectation, timeout: float = PATIENCE) -> Answer:
+async def answer(waiter: ResultWaiter, timeout: float = PATIENCE) -> Answer:
     """Wait for the answer, which there must be, and wait no more."""
-    found = await expectation.answer(timeout)
-    await expectation.close()
+    found = await waiter.answer(timeout)
+    await waiter.close()
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ class Waiting(Cases):
 
     @case
     async def test_a_waiter_gets_the_result(self, bench: Bench) -> None:
-        waiter, enqueued = await expect(bench, "a")
+        waiter, enqueued = await result_waiter(bench, "a")
         assert enqueued.status == "queued"
         await bench.settle(await bench.claim_one(), Completed(b'"done"'))
         told = await answer(waiter)
@@ -53,7 +53,7 @@ class Waiting(Cases):
 
     @case
     async def test_a_waiter_is_woken_while_it_waits(self, bench: Bench) -> None:
-        waiters = [(await expect(bench, f"{n}"))[0] for n in range(3)]
+        waiters = [(await result_waiter(bench, f"{n}"))[0] for n in range(3)]
 
         async def wait_or_work(n: int) -> bytes | None:
             if n < 3:
@@ -66,13 +66,13 @@ class Waiting(Cases):
 
     @case
     async def test_a_result_of_a_megabyte_arrives(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         await bench.settle(await bench.claim_one(), Completed(b"x" * 1_000_000))
         assert (await answer(waiter)).result == b"x" * 1_000_000
 
     @case
     async def test_no_result_is_no_expired_result(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         await bench.settle(await bench.claim_one(), Completed(None))
         told = await answer(waiter)
         assert (told.state, told.result, told.expired) == ("completed", None, False)
@@ -81,7 +81,7 @@ class Waiting(Cases):
     async def test_a_result_that_expired_unread_says_so(self, bench: Bench) -> None:
         """Whoever added the job may have been told the result when it was there; whoever found it has to ask."""
         await bench.enqueue("a", result_ttl=10)
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         await bench.settle(await bench.claim_one(), Completed(b"1"))
         bench.clock.advance(10)
         told = await answer(waiter)
@@ -90,13 +90,13 @@ class Waiting(Cases):
     @case
     async def test_a_cached_result_is_in_the_enqueues_answer(self, bench: Bench) -> None:
         await bench.complete("a", b'"cached"')
-        waiter, enqueued = await expect(bench, "a")
+        waiter, enqueued = await result_waiter(bench, "a")
         assert (enqueued.status, enqueued.result) == ("completed", b'"cached"')
         await waiter.close()
 
     @case
     async def test_retries_and_stalls_do_not_end_a_wait(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a", max_attempts=4)
+        waiter, _ = await result_waiter(bench, "a", max_attempts=4)
         await bench.settle(await bench.claim_one(), Failing(BOOM))
         assert (await waiter.answer(0.01)).state == "failing"  # type: ignore[union-attr]
         await bench.settle(await bench.claim_one(), Released())
@@ -104,7 +104,7 @@ class Waiting(Cases):
         bench.clock.advance(10)
         await bench.ops.reap()
         assert (await waiter.answer(0.01)).state == "failing"  # type: ignore[union-attr]
-        joined, enqueued = await expect(bench, "a")
+        joined, enqueued = await result_waiter(bench, "a")
         assert (enqueued.status, enqueued.existing_state) == ("duplicate", "failing")
 
         async def wait_or_work(n: int) -> str | None:
@@ -116,14 +116,14 @@ class Waiting(Cases):
 
     @case
     async def test_a_failure_comes_with_its_error(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a", max_attempts=1)
+        waiter, _ = await result_waiter(bench, "a", max_attempts=1)
         await bench.settle(await bench.claim_one(), Failed(BOOM))
         told = await answer(waiter)
         assert (told.state, told.error, told.attempts, told.max_attempts) == ("failed", BOOM, 1, 1)
 
     @case
     async def test_a_job_that_a_reaper_failed_is_answered(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a", max_attempts=1)
+        waiter, _ = await result_waiter(bench, "a", max_attempts=1)
         await bench.claim_one(lease=10, heartbeat=3)
         bench.clock.advance(10)
         await bench.ops.reap()
@@ -131,10 +131,10 @@ class Waiting(Cases):
 
     @case
     async def test_a_cancelled_job_is_answered(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         await bench.ops.cancel(QUEUE, "a")
         assert (await answer(waiter)).state == "cancelled"
-        waiter, _ = await expect(bench, "b")
+        waiter, _ = await result_waiter(bench, "b")
         job = await bench.claim_one()
         await bench.ops.cancel(QUEUE, "b", active=True)
         await bench.settle(job, Cancelled())
@@ -142,14 +142,14 @@ class Waiting(Cases):
 
     @case
     async def test_a_deleted_job_is_gone(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         await bench.ops.delete(QUEUE, ["a"])
         assert await waiter.answer(PATIENCE) is None
         await waiter.close()
 
     @case
     async def test_a_job_that_waited_past_its_retention_is_gone(self, bench: Bench) -> None:
-        waiter, _ = await expect(bench, "a", retention_seconds=10)
+        waiter, _ = await result_waiter(bench, "a", retention_seconds=10)
         bench.clock.advance(11)
         assert await bench.ops.prune() == 1
         assert await waiter.answer(PATIENCE) is None
@@ -158,7 +158,7 @@ class Waiting(Cases):
     @case
     async def test_a_record_that_is_pruned_unread_ends_the_wait(self, bench: Bench) -> None:
         """The notification comes with the end; the answer is read from it, or the record is found to be gone."""
-        waiter, _ = await expect(bench, "a", result_ttl=10, delete_after_seconds=10)
+        waiter, _ = await result_waiter(bench, "a", result_ttl=10, delete_after_seconds=10)
         await bench.settle(await bench.claim_one(), Completed(b"1"))
         bench.clock.advance(11)
         assert await bench.ops.prune() == 1
@@ -172,7 +172,7 @@ class Waiting(Cases):
         self, bench: Bench, cancelled: bool
     ) -> None:
         """The waiter learns of the first end or of the second, whichever it sees, and never waits for neither."""
-        waiter, _ = await expect(bench, "a")
+        waiter, _ = await result_waiter(bench, "a")
         if cancelled:
             await bench.ops.cancel(QUEUE, "a")
         else:
@@ -190,18 +190,18 @@ class Waiting(Cases):
     @case
     async def test_a_waiter_joins_a_job_that_waits_or_runs(self, bench: Bench) -> None:
         await bench.enqueue("a")
-        first, enqueued = await expect(bench, "a")
+        first, enqueued = await result_waiter(bench, "a")
         assert (enqueued.status, enqueued.existing_state) == ("duplicate", "queued")
         job = await bench.claim_one()
-        second, enqueued = await expect(bench, "a")
+        second, enqueued = await result_waiter(bench, "a")
         assert (enqueued.status, enqueued.existing_state) == ("duplicate", "processing")
         await bench.settle(job, Completed(b"1"))
         assert [(await answer(w)).result for w in (first, second)] == [b"1", b"1"]
 
     @case
     async def test_a_waiter_that_gives_up_takes_nothing_from_another(self, bench: Bench) -> None:
-        patient, _ = await expect(bench, "a")
-        hasty, _ = await expect(bench, "a")
+        patient, _ = await result_waiter(bench, "a")
+        hasty, _ = await result_waiter(bench, "a")
         assert (await answer(hasty, 0.01)).state == "queued"
         await hasty.close()
         await bench.settle(await bench.claim_one(), Completed(b"1"))
@@ -210,15 +210,15 @@ class Waiting(Cases):
     @case
     async def test_a_failed_job_that_counts_as_duplicate_is_answered_at_once(self, bench: Bench) -> None:
         await bench.fail("a")
-        waiter, enqueued = await expect(bench, "a", on_failed="duplicate")
+        waiter, enqueued = await result_waiter(bench, "a", on_failed="duplicate")
         assert (enqueued.status, enqueued.existing_state) == ("duplicate", "failed")
         assert (await answer(waiter)).error == BOOM
 
     @case
     async def test_an_id_that_is_another_job_by_now_does_not_confuse_a_waiter(self, bench: Bench) -> None:
-        old, _ = await expect(bench, "a")
+        old, _ = await result_waiter(bench, "a")
         await bench.ops.cancel(QUEUE, "a")
-        new, enqueued = await expect(bench, "a")
+        new, enqueued = await result_waiter(bench, "a")
         assert enqueued.status == "queued"
         await bench.settle(await bench.claim_one(), Completed(b"2"))
         assert (await answer(old)).state == "cancelled"
@@ -226,8 +226,8 @@ class Waiting(Cases):
 
     @case
     async def test_word_of_an_earlier_job_does_not_end_a_wait(self, bench: Bench) -> None:
-        await (await expect(bench, "a"))[0].close()
-        waiter = await bench.ops.expect(QUEUE, "a")
+        await (await result_waiter(bench, "a"))[0].close()
+        waiter = await bench.ops.result_waiter(QUEUE, "a")
         await bench.settle(await bench.claim_one(), Failed(BOOM))
         assert (await waiter.enqueue(submission("a"))).status == "queued"
         assert (await waiter.answer(0.2)).state == "queued"  # type: ignore[union-attr]
@@ -236,7 +236,7 @@ class Waiting(Cases):
 
     @case
     async def test_closing_the_storage_ends_every_wait(self, bench: Bench) -> None:
-        waiters = [(await expect(bench, f"{n}"))[0] for n in range(2)]
+        waiters = [(await result_waiter(bench, f"{n}"))[0] for n in range(2)]
 
         async def wait_or_close(n: int) -> None:
             if n == 2:

@@ -1,12 +1,12 @@
-"""A worker's inside, on one event loop: claim, execute, settle; heartbeat and reaper beside it.
+"""The engine of a worker, on one event loop: claim, execute, settle; heartbeat and reaper run beside it.
 
-A claim asks for what can start soon: the free slots, and as much ahead as the handlers of late would finish in a
-tenth of a second, so that they never wait for the storage. Whatever is claimed is in `Hands` until it is settled, and
-room is only what `Hands` leaves: a storage that takes no outcomes gets no claims, either. What has not started a second
-after its claim is given back, without counting the attempt.
-
-Each claim begins with the next queue, so that none starves behind the backlog of another; `strict` begins always with
-the first.
+* A claim asks for as many jobs as there are free slots, and for as many more as the handlers recently finished in a
+  tenth of a second, so that handlers do not wait for the storage.
+* A claimed job is in `InFlight` until it is settled, and counts against the room for new claims. So the worker stops
+  claiming when the storage does not accept outcomes.
+* A job that has not started a second after its claim is released; the attempt does not count.
+* Each claim begins with the next queue, so that no queue starves behind the backlog of another. With `strict` each
+  claim begins with the first queue.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from pgjq.deadline import bounded
 from pgjq.errors import StorageUnavailableError, TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released, decide
 from pgjq.storage.base import Settled, Settlement
+from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
 from pgjq.worker.executor import Executor
 from pgjq.worker.fault_log import FaultLog
-from pgjq.worker.hands import Hands
-from pgjq.worker.heartbeat import Heartbeat, Watch
+from pgjq.worker.heartbeat import DeadlineWatch, Heartbeat
+from pgjq.worker.in_flight import InFlight
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, longer, within
 from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
+from pgjq.worker.periodic_thread import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, longer, within
 from pgjq.worker.publisher import Publisher
-from pgjq.worker.reaper import WorkerReaper
 from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
-from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
+from pgjq.worker.worker_reaper import WorkerReaper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ class Engine:
         self._logger = logger
         self._loop = asyncio.get_running_loop()
         self._ops = storage.operations("async")
-        self._hands = Hands()
+        self._in_flight = InFlight()
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._nap: asyncio.Task[bool] | None = None
@@ -120,8 +120,8 @@ class Engine:
             report=self._faults.activity("writing the worker record"),
         )
         self._heartbeat = Heartbeat(
-            self._hands,
-            storage.reserved(),
+            self._in_flight,
+            storage.dedicated(),
             self._registration,
             usual=policy.heartbeat,
             abort=self._abort,
@@ -129,15 +129,15 @@ class Engine:
             report=self._faults.activity("renewing leases"),
         )
         self._reaper = WorkerReaper(
-            storage.reserved(),
+            storage.dedicated(),
             policy,
             logger,
             reaping=self._publisher.reaping,
             reaped=self._publisher.reaped,
             report=self._faults.activity("reaping"),
         )
-        self._watch = Watch(
-            self._hands, usual=policy.lease, abort=self._abort, report=self._faults.activity("watching leases")
+        self._watch = DeadlineWatch(
+            self._in_flight, usual=policy.lease, abort=self._abort, report=self._faults.activity("watching leases")
         )
         self._maintenance = Maintenance(
             storage, worker, logger, report=self._faults.activity("keeping the storage in order")
@@ -170,8 +170,8 @@ class Engine:
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
         # Released first: a handler that returns because it is told to stop has not completed its job.
-        self._release(self._hands.all())
-        for run in self._hands.all():
+        self._release(self._in_flight.all())
+        for run in self._in_flight.all():
             run.signal.abort(SHUTDOWN)
             self._executor.abort(run)
         await self._wait_until_settled(until + GOODBYE_SECONDS + CUT_SECONDS)
@@ -181,7 +181,7 @@ class Engine:
         await asyncio.to_thread(self._heartbeat.stop)
         await self._registration.remove(self._ops)
         await asyncio.gather(asyncio.to_thread(self._reaper.stop), asyncio.to_thread(self._maintenance.stop))
-        self._publisher.stop(self._hands.all())
+        self._publisher.stop(self._in_flight.all())
 
     async def _wait_for_claimer(self, until: float) -> None:
         """Wait for the claim that is on its way, or for the end of the nap.
@@ -192,7 +192,7 @@ class Engine:
         await asyncio.wait([self._claimer], timeout=max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
 
     async def _wait_for_runs(self, until: float) -> None:
-        while any(not run.ended for run in self._hands.all()) and (left := until - time.monotonic()) > 0:
+        while any(not run.ended for run in self._in_flight.all()) and (left := until - time.monotonic()) > 0:
             self._room.clear()
             await within(min(left, 1.0), self._room.wait())
 
@@ -202,7 +202,7 @@ class Engine:
         Hands, and not the settler, know what is missing: a thread that has just ended a run may not have handed its
         outcome in.
         """
-        while any(self._may_be_settled(run) for run in self._hands.all()) and time.monotonic() < until:
+        while any(self._may_be_settled(run) for run in self._in_flight.all()) and time.monotonic() < until:
             self._room.clear()
             await within(0.2, self._room.wait())
 
@@ -225,7 +225,7 @@ class Engine:
             for run in runs:
                 self._settler.put_from_thread(run, Released())
             raise
-        self._hands.let_go(runs)
+        self._in_flight.let_go(runs)
         answered: Answered = [(run, Released(), answer) for run, answer in zip(runs, answers, strict=True)]
         call_on_loop(self._loop, self._settled, answered)
 
@@ -262,7 +262,7 @@ class Engine:
     def _take(self, jobs: list[Claimed], sent: float) -> None:
         """Start the runs of jobs that were claimed when the claim was sent, or later."""
         runs = [self._run(job, sent) for job in jobs]
-        self._hands.take(runs)
+        self._in_flight.take(runs)
         self._heartbeat.note(runs)
         self._watch.note(runs)
         debug = self._is_debugged()
@@ -297,7 +297,7 @@ class Engine:
     def _room_in(self, slots: int) -> int:
         """How many runs to claim for so many slots; 0 if it is not worth a claim."""
         ahead = self._executor.ahead(slots) if self._policy.heartbeat is not None else 0
-        room = slots + ahead - len(self._hands)
+        room = slots + ahead - len(self._in_flight)
         return room if room > ahead // 2 else 0
 
     async def _sleep(self) -> None:
@@ -334,7 +334,7 @@ class Engine:
             log_dropped(run, outcome)
 
     def _settled(self, answered: Answered) -> None:
-        self._hands.let_go(run for run, _, _ in answered)
+        self._in_flight.let_go(run for run, _, _ in answered)
         self._room.set()
         debug = self._is_debugged()
         for run, outcome, answer in answered:

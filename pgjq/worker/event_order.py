@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pgjq.events import Bus
+    from pgjq.event_bus import EventBus
     from pgjq.job import Event
     from pgjq.worker.run import Run
 
@@ -53,7 +53,7 @@ class Gate:
 class EventOrder:
     """What the events of one queue wait for."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: EventBus) -> None:
         self._bus = bus
         self._enqueues: dict[Gate, None] = {}
         self._runs: dict[str, Run] = {}  # The latest of each job, until its ending was published.

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 from pgjq.background import BackgroundThread
 from pgjq.outcome import Completed, Outcome, Released, decide, fail
 from pgjq.serde import serialize_result
+from pgjq.worker.abort_signal import SHUTDOWN
 from pgjq.worker.job_log import log_abandoned, log_dropped
-from pgjq.worker.loops import call_on_loop
+from pgjq.worker.periodic_thread import call_on_loop
 from pgjq.worker.prefetch import Prefetch
 from pgjq.worker.run import AsyncJob, Job, Run
-from pgjq.worker.signal import SHUTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._ops: Operations = storage.operations("async")
-        self._thread_ops: Operations = storage.operations("blocking")
+        self._thread_ops: Operations = storage.operations("sync")
         self._waiting: deque[Run] = deque()
         self._inbox: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._tasks: dict[Run, asyncio.Task[None]] = {}

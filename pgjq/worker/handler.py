@@ -11,7 +11,7 @@ from pgjq.errors import ValidationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pgjq.events import Bus
+    from pgjq.event_bus import EventBus
     from pgjq.serde import Serde
     from pgjq.worker.event_order import EventOrder
 
@@ -28,7 +28,7 @@ class Consumer:
     style: Style
     payload_serde: Serde
     result_serde: Serde
-    bus: Bus
+    bus: EventBus
     order: EventOrder
 
 

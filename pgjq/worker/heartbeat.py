@@ -22,15 +22,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
-from pgjq.worker.loops import Loop
-from pgjq.worker.signal import CANCELLED, EXPIRED, LEASE_LOST
+from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST
+from pgjq.worker.periodic_thread import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pgjq.storage.base import Operations
     from pgjq.worker.fault_log import Activity
-    from pgjq.worker.hands import Hands
+    from pgjq.worker.in_flight import InFlight
     from pgjq.worker.registration import WorkerRegistration
     from pgjq.worker.run import Run
 
@@ -39,7 +39,7 @@ IDLE = 20.0
 AT_LEAST = 0.02
 
 
-class _Lookout:
+class _LeaseThread:
     """A thread that looks at what is in the worker's hands when the next of it is due.
 
     It looks twice as often as a usual run needs, so that nobody has to wake it for one: a thread that wakes up takes
@@ -49,14 +49,14 @@ class _Lookout:
     def __init__(
         self,
         name: str,
-        hands: Hands,
+        in_flight: InFlight,
         *,
         usual: float | None,
         look: Callable[[list[Run]], None],
         due: Callable[[Run], float],
         report: Activity,
     ) -> None:
-        self._hands = hands
+        self._in_flight = in_flight
         self._look = look
         self._due = due
         self._next = 0.0
@@ -76,7 +76,7 @@ class _Lookout:
 
     def _step(self) -> float:
         self._next = inf  # Whoever comes while this looks nudges, and is seen by the next look.
-        runs = self._hands.all()
+        runs = self._in_flight.all()
         self._look(runs)
         now = time.monotonic()
         self._next = min((now + self._idle, *map(self._due, runs)))
@@ -88,7 +88,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        hands: Hands,
+        in_flight: InFlight,
         ops: Operations,
         registration: WorkerRegistration,
         *,
@@ -101,7 +101,7 @@ class Heartbeat:
         self._registration = registration
         self._abort = abort
         self._give_back = give_back
-        self._lookout = _Lookout("pgjq heartbeat", hands, usual=usual, look=self._look, due=_due, report=report)
+        self._lookout = _LeaseThread("pgjq heartbeat", in_flight, usual=usual, look=self._look, due=_due, report=report)
         self.start = self._lookout.start
         self.look_by = self._lookout.look_by
 
@@ -146,19 +146,21 @@ class Heartbeat:
             self._abort(run, LEASE_LOST)
 
 
-class Watch:
+class DeadlineWatch:
     """Stops trusting leases that were not renewed, and ends attempts that take too long."""
 
     def __init__(
         self,
-        hands: Hands,
+        in_flight: InFlight,
         *,
         usual: float | None,
         abort: Callable[[Run, str], None],
         report: Activity,
     ) -> None:
         self._abort = abort
-        lookout = _Lookout("pgjq lease watch", hands, usual=usual, look=self._look, due=_deadline, report=report)
+        lookout = _LeaseThread(
+            "pgjq lease watch", in_flight, usual=usual, look=self._look, due=_deadline, report=report
+        )
         self.start, self.note, self.stop = lookout.start, lookout.note, lookout.stop
 
     def _look(self, runs: list[Run]) -> None:

@@ -20,7 +20,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pgjq.outcome import Discard, Failed, Failing, Retry, Snoozed
-from pgjq.worker.signal import EXPIRED, is_abort
+from pgjq.worker.abort_signal import EXPIRED, is_abort
 
 if TYPE_CHECKING:
     from pgjq.job import State

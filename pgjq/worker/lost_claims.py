@@ -16,7 +16,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, cancel, longer
+from pgjq.worker.periodic_thread import BACKOFF, CUT_SECONDS, cancel, longer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

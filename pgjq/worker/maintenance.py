@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from pgjq.blocking import drive
 from pgjq.errors import StorageError, UnsupportedError
-from pgjq.worker.loops import Loop
+from pgjq.worker.periodic_thread import Loop
 
 if TYPE_CHECKING:
     import logging
@@ -32,8 +32,8 @@ class Maintenance:
     """Keeps a storage in order, on a thread and a connection of its own."""
 
     def __init__(self, storage: Storage, worker: str, logger: logging.Logger, *, report: Activity) -> None:
-        self._promises = storage.promises
-        self._ops: Operations = storage.reserved()
+        self._promises = storage.capabilities
+        self._ops: Operations = storage.dedicated()
         self._worker = worker
         self._logger = logger
         self._full_at = 0.0

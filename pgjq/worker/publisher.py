@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pgjq.job import Event
 from pgjq.outcome import Completed, Failed, Failing
 from pgjq.worker.event_order import Gate
-from pgjq.worker.failure import failure, read
-from pgjq.worker.loops import call_on_loop
-from pgjq.worker.reaper import became, stalled
+from pgjq.worker.failed_event import failure, read
+from pgjq.worker.periodic_thread import call_on_loop
+from pgjq.worker.worker_reaper import became, stalled
 
 if TYPE_CHECKING:
     import asyncio

@@ -12,8 +12,8 @@ from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed, Outcome
 from pgjq.serde import serialize_result
+from pgjq.worker.abort_signal import CANCELLED, LEASE_LOST, AbortSignal
 from pgjq.worker.event_order import Gate
-from pgjq.worker.signal import CANCELLED, LEASE_LOST, Signal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -84,7 +84,7 @@ class Run:
         self.committed = committed
         self.in_transaction = False
         self.completing = False  # Its own transaction holds the row and ends the run: nothing is to be renewed.
-        self._signal: Signal | None = None
+        self._signal: AbortSignal | None = None
         self.ended = False
         self.beat = beat
         self.next_beat: float | None = None
@@ -102,11 +102,11 @@ class Run:
         self.renewed(sent)
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> AbortSignal:
         """The word to stop. It is made for whoever asks first, on any thread; for most runs nobody does."""
         if self._signal is None:
-            with Signal.shared:
-                self._signal = self._signal or Signal()
+            with AbortSignal.shared:
+                self._signal = self._signal or AbortSignal()
         return self._signal
 
     @property
@@ -172,7 +172,7 @@ class Run:
 
 
 class _Held:
-    """A job as its handler sees it, without the methods that differ in colour."""
+    """A job as its handler sees it, without the methods that differ in mode."""
 
     __slots__ = ("_ops", "_run", "checkpoint", "payload", "result")
 
@@ -184,7 +184,7 @@ class _Held:
         self._ops = ops
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> AbortSignal:
         """The word to stop."""
         return self._run.signal
 
@@ -257,11 +257,11 @@ class _Held:
             raise PgjqError("a run has one transaction() block at most, and this one has had it")
         run.in_transaction = True
         try:
-            async with self._ops.effects(run.claimed, session_factory) as effects:
-                yield effects.connection
+            async with self._ops.job_transaction(run.claimed, session_factory) as job_transaction:
+                yield job_transaction.connection
                 result = serialize_result(run.consumer.result_serde, self.result, self.id)
                 run.completing = True
-                await effects.complete(result)
+                await job_transaction.complete(result)
         except BaseException as error:
             run.completing = False
             if isinstance(error, LeaseLostError):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, bounded
 from pgjq.errors import ValidationError
-from pgjq.options import seconds
+from pgjq.options import check_seconds
 from pgjq.worker.engine import Engine
-from pgjq.worker.shutdown import Asked
+from pgjq.worker.shutdown import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -137,14 +137,14 @@ class Runnable(ABC):
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT."""
-        asked = Asked()
+        asked = StopRequest()
         self.start()
         try:
             self.wait(asked)
         finally:
             self.stop()
 
-    def wait(self, asked: Asked) -> None:
+    def wait(self, asked: StopRequest) -> None:
         """Block the main thread until SIGTERM or SIGINT; raise what ended this before."""
         asked.wait(lambda: self.failure is not None)
         if self.failure is not None:
@@ -160,7 +160,7 @@ class Runnable(ABC):
 
 def check_grace(grace: float | timedelta | None) -> float | None:
     """Return the grace in seconds; None is the one that a queue or worker was made with."""
-    return None if grace is None else seconds("grace", grace, at_least=0)
+    return None if grace is None else check_seconds("grace", grace, at_least=0)
 
 
 def check_one_storage(queues: Sequence[QueueBase]) -> None:

@@ -25,7 +25,7 @@ from pgjq.errors import StorageUnavailableError, ValidationError
 from pgjq.job import JobError
 from pgjq.outcome import Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
-from pgjq.worker.loops import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, cancel, longer, within
+from pgjq.worker.periodic_thread import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, cancel, longer, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Asked:
+class StopRequest:
     """Whether this process was asked to end. Made before anything is started, so that no signal finds it unprepared."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Asked:
             pass
 
 
-class AsyncAsked:
+class AsyncStopRequest:
     """The same, for the main thread's event loop."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from pgjq.background import BackgroundThread
 from pgjq.errors import PgjqError
-from pgjq.worker.shutdown import Asked
+from pgjq.worker.shutdown import StopRequest
 
 if TYPE_CHECKING:
     import logging
@@ -74,7 +74,7 @@ class Supervisor:
     def __init__(
         self,
         count: int,
-        work: Callable[[Asked, Callable[[], float | None]], None],
+        work: Callable[[StopRequest, Callable[[], float | None]], None],
         logger: logging.Logger,
         *,
         grace: float,
@@ -157,12 +157,14 @@ class Supervisor:
         os.close(self._alive)
         for place in self._places:
             place.let_go()
-        asked = Asked()  # Before signals come through: those that the supervisor blocked are for its children, too.
+        asked = (
+            StopRequest()
+        )  # Before signals come through: those that the supervisor blocked are for its children, too.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         BackgroundThread("pgjq supervisor watch", lambda: self._ask_at_end(supervisor, mine, asked)).start()
         self._work(asked, self._told_grace)
 
-    def _ask_at_end(self, supervisor: int, pipe: int, asked: Asked) -> None:
+    def _ask_at_end(self, supervisor: int, pipe: int, asked: StopRequest) -> None:
         """Ask this worker to stop when its pipe closes; one whose supervisor is gone has a bound for that."""
         os.read(pipe, 1)  # Without a bound: the kernel closes the pipe of a process that has ended, whatever ended it.
         asked.ask()

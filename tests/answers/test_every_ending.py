@@ -30,11 +30,11 @@ from pgjq import (
 )
 from pgjq.blocking import drive
 from pgjq.job import JobError
-from pgjq.options import USUAL, Submission
+from pgjq.options import DEFAULT_SETTINGS, Submission
 from pgjq.outcome import Completed, Failed
-from pgjq.storage import expectation
+from pgjq.storage import result_waiter
 from pgjq.storage.base import Settlement
-from pgjq.storage.file import bell
+from pgjq.storage.file import wakeup
 from tests.answers.conftest import serving, until
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ SHORT_ATTEMPT = LeasePolicy(lease=600, expire=0.03)
 
 @pytest.fixture(autouse=True)
 def _no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expectation, "SOON", HOUR)
-    monkeypatch.setattr(expectation, "SELDOM", HOUR)
-    monkeypatch.setattr(bell, "FLOOR", HOUR)
+    monkeypatch.setattr(result_waiter, "SOON", HOUR)
+    monkeypatch.setattr(result_waiter, "SELDOM", HOUR)
+    monkeypatch.setattr(wakeup, "FLOOR", HOUR)
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def elsewhere(storage: Storage, request: pytest.FixtureRequest) -> Iterator[Clie
 
 
 def claim(client: Client, policy: LeasePolicy | None = None) -> Any:
-    ops = client.storage.operations("blocking")
+    ops = client.storage.operations("sync")
     (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=policy or LeasePolicy()))
     return job
 
 
 def settle(client: Client, outcome: Outcome) -> None:
-    drive(client.storage.operations("blocking").settle([Settlement(claim(client).lease, outcome)]))
+    drive(client.storage.operations("sync").settle([Settlement(claim(client).lease, outcome)]))
 
 
 def complete(client: Client) -> None:
@@ -105,7 +105,7 @@ def cancel(client: Client) -> None:
 def cancel_running(client: Client) -> None:
     job = claim(client)
     assert client.cancel("q", "a", active=True).status == "processing"
-    drive(client.storage.operations("blocking").settle([Settlement(job.lease, Completed(b"1"))]))
+    drive(client.storage.operations("sync").settle([Settlement(job.lease, Completed(b"1"))]))
 
 
 def cancel_many(client: Client) -> None:
@@ -114,18 +114,18 @@ def cancel_many(client: Client) -> None:
 
 def reap(client: Client) -> None:
     claim(client, SHORT_LEASE)
-    until(lambda: drive(client.storage.operations("blocking").reap()))
+    until(lambda: drive(client.storage.operations("sync").reap()))
 
 
 def reap_cancelled(client: Client) -> None:
     claim(client, SHORT_LEASE)
     client.cancel("q", "a", active=True)
-    until(lambda: drive(client.storage.operations("blocking").reap()))
+    until(lambda: drive(client.storage.operations("sync").reap()))
 
 
 def expire(client: Client) -> None:
     claim(client, SHORT_ATTEMPT)
-    until(lambda: drive(client.storage.operations("blocking").reap()))
+    until(lambda: drive(client.storage.operations("sync").reap()))
 
 
 def delete_job(client: Client) -> None:
@@ -146,7 +146,7 @@ def delete_queue_of_running_job(client: Client) -> None:
 
 
 def prune_waiting(client: Client) -> None:
-    until(lambda: drive(client.storage.operations("blocking").prune()))
+    until(lambda: drive(client.storage.operations("sync").prune()))
 
 
 OPTIONS: dict[Callable[[Client], None], dict[str, Any]] = {
@@ -285,7 +285,7 @@ class Sleeper:
 
     def __init__(self, storage: Storage, queue: str = "q", job_id: str = "a") -> None:
         self._storage = storage
-        self._expectation: Any = drive(storage.operations("blocking").expect(queue, job_id))
+        self._expectation: Any = drive(storage.operations("sync").result_waiter(queue, job_id))
         self._pool = ThreadPoolExecutor(1)
         asleep, box = threading.Event(), self._expectation._box
         take = box.take
@@ -295,7 +295,7 @@ class Sleeper:
             return await take(timeout)
 
         box.take = note_take
-        assert drive(self._expectation.enqueue(Submission(job_id, b"1", USUAL))).status == "duplicate"
+        assert drive(self._expectation.enqueue(Submission(job_id, b"1", DEFAULT_SETTINGS))).status == "duplicate"
         self._answer = self._pool.submit(drive, self._expectation.answer(HOUR))
         assert asleep.wait(60)
 

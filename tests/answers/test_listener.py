@@ -15,7 +15,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.mailbox import Mailbox
-from pgjq.storage.postgres import line, listen
+from pgjq.storage.postgres import listen_connection, listener
 from tests.answers.conftest import serving, until
 from tests.pgbouncer import pgbouncer
 from tests.worker.proxy import Proxy
@@ -42,12 +42,12 @@ def operator(database: str) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe so often that a test need not wait for it."""
-    monkeypatch.setattr(listen, "PROBE_SECONDS", 0.1)
-    monkeypatch.setattr(line, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(listen_connection, "ANSWER_SECONDS", 0.2)
 
 
 def test_it_is_given_up_within_fifteen_seconds() -> None:
-    assert listen.PROBE_SECONDS + line.ANSWER_SECONDS + listen.RECONNECT_SECONDS < 15
+    assert listener.PROBE_SECONDS + listen_connection.ANSWER_SECONDS + listener.RECONNECT_SECONDS < 15
 
 
 def test_a_waiter_whose_connection_was_cut_reads_what_it_missed(
@@ -90,7 +90,7 @@ def test_those_who_want_to_listen_on_a_silent_network_do_not_hang(database: str)
         far = PostgresStorage(proxy.conninfo)
         with Client(far) as client, client.subscribe("q"):
             proxy.silence()
-            far._listener.want(listen.Topic(listen.WAKE, "another"), Mailbox("blocking"))
+            far._listener.want(listener.Topic(listener.WAKE, "another"), Mailbox("sync"))
             proxy.restore()
 
 
@@ -135,7 +135,7 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(
 
 
 def test_one_notice_tells_of_a_whole_batch(postgres: PostgresStorage, operator: psycopg.Connection[Any]) -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     client = Client(postgres)
     with ThreadPoolExecutor(50) as pool:
         asking = [pool.submit(client.enqueue_and_wait, "q", f"{n}", n, timeout=60) for n in range(50)]
@@ -176,7 +176,7 @@ def test_a_notification_that_is_not_utf_8_is_ignored(
 ) -> None:
     """The session's encoding is changed behind the listener's back, so that the server sends other bytes."""
     heard: list[tuple[str, str]] = []
-    listening = line.Line(database, lambda channel, payload: heard.append((channel, payload)))
+    listening = listen_connection.ListenConnection(database, lambda channel, payload: heard.append((channel, payload)))
     listening.ask(b"set client_encoding to 'LATIN1'")
     listening.ask(b"listen x")
     operator.execute("select pg_notify('x', %s)", ["über"])
@@ -213,12 +213,12 @@ def test_behind_a_transaction_pooler_answers_are_looked_for(
 
 def test_a_session_that_changes_hands_later_is_found_out(postgres: PostgresStorage, monkeypatch: Any) -> None:
     """As with a pooler that passes the process number on: the next probe is answered by another session."""
-    monkeypatch.setattr(listen, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "PROBE_SECONDS", 0.05)
     queue = Queue("q", storage=postgres)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(queue.enqueue_and_wait, "a", 1, timeout=60)
         until(lambda: postgres._listener._line is not None)
-        monkeypatch.setattr(line, "WHO", b"select 'another'")
+        monkeypatch.setattr(listen_connection, "WHO", b"select 'another'")
         until(lambda: postgres._listener.deaf)
         with serving(postgres, lambda job: job.payload):
             assert asking.result() == 1

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import pgjq
-from pgjq.storage import malformed
+from pgjq.storage import malformed_notifications
 from tests.answers.conftest import serving, until
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def test_so_it_is_on_an_event_loop(
 
 def test_those_of_a_minute_are_counted(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(malformed.time, "monotonic", lambda: now)
-    log = malformed.MalformedLog()
+    monkeypatch.setattr(malformed_notifications.time, "monotonic", lambda: now)
+    log = malformed_notifications.MalformedLog()
     for _ in range(100):
         log.note("pgjq.events", ValueError("zecret"))
     assert [record.__dict__["count"] for record in lines(caplog)] == [1]
-    now += malformed.EVERY_SECONDS
+    now += malformed_notifications.EVERY_SECONDS
     log.note("pgjq.events", ValueError("zecret"))
     log.note("pgjq.events", ValueError("zecret"))
     assert [record.__dict__["count"] for record in lines(caplog)] == [1, 100]

@@ -37,7 +37,7 @@ def timed(request: pytest.FixtureRequest) -> Iterator[tuple[Storage, Clock]]:
 
 def work(storage: Storage, *, fail: bool = False) -> None:
     """Run everything that waits, with its payload as the result."""
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     jobs = drive(ops.claim(["q"], worker="w", limit=100, policy=LeasePolicy()))
     error = describe(Discard("no"))
     drive(ops.settle([Settlement(j.lease, Failed(error) if fail else Completed(j.payload)) for j in jobs]))
@@ -97,7 +97,7 @@ def test_what_has_expired_leaves_the_disk_by_pruning(
     client = Client(postgres)
     client.enqueue("q", "a", "secret", result_ttl=10, delete_after_seconds=1)
     work(postgres)
-    prune = postgres.operations("blocking").prune
+    prune = postgres.operations("sync").prune
     with psycopg.connect(database, autocommit=True) as connection:
 
         def on_disk() -> list[Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from pgjq import StorageUnavailableError
 from pgjq.blocking import drive
-from pgjq.storage.postgres.together import AT_ONCE, Together
+from pgjq.storage.postgres.batching import AT_ONCE, Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -39,7 +39,7 @@ def asked(numbers: list[int]) -> tuple[Server, list[Any]]:
 
     async def ask() -> tuple[Server, list[Any]]:
         server = Server()
-        together = Together[int, int]("async", server.double)
+        together = Batcher[int, int]("async", server.double)
         tasks = [asyncio.create_task(_wait(together.do(n))) for n in numbers]
         await server.begun.wait()
         server.go.set()
@@ -73,7 +73,7 @@ def test_a_storage_that_is_away_is_away_for_all_and_asked_once() -> None:
 def test_whoever_gives_up_is_left_out_and_leaves_the_others_their_answers() -> None:
     async def ask() -> tuple[list[list[int]], list[int]]:
         server = Server()
-        together = Together[int, int]("async", server.double)
+        together = Batcher[int, int]("async", server.double)
         tasks = [asyncio.create_task(_wait(together.do(n))) for n in (1, 2)]
         await server.begun.wait()
         tasks += [asyncio.create_task(_wait(together.do(n))) for n in (3, 4)]
@@ -91,14 +91,14 @@ def test_blocking_callers_ask_for_themselves() -> None:
     async def double(numbers: list[int]) -> list[int]:
         return [n * 2 for n in numbers]
 
-    assert drive(Together[int, int]("blocking", double).do(3)) == 6
+    assert drive(Batcher[int, int]("sync", double).do(3)) == 6
 
 
 def test_every_event_loop_gathers_its_own() -> None:
     async def double(numbers: list[int]) -> list[int]:
         return [n * 2 for n in numbers]
 
-    together = Together[int, int]("async", double)
+    together = Batcher[int, int]("async", double)
     assert [asyncio.run(_wait(together.do(n))) for n in (1, 2)] == [2, 4]
     assert len(together._by_loop) == 1
 
@@ -107,7 +107,7 @@ def test_every_event_loop_gathers_its_own() -> None:
 def test_as_many_may_be_on_their_way_as_was_said(count: int) -> None:
     async def ask() -> int:
         server = Server()
-        together = Together[int, int]("async", server.double, count)
+        together = Batcher[int, int]("async", server.double, count)
         tasks = [asyncio.create_task(_wait(together.do(n))) for n in range(3)]
         for _ in range(5):
             await asyncio.sleep(0)

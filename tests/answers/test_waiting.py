@@ -1,4 +1,4 @@
-"""Ask and get an answer: `enqueue_and_wait` in both colours, on every storage."""
+"""Ask and get an answer: `enqueue_and_wait` in both modes, on every storage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pgjq import (
     ValidationError,
 )
 from pgjq.blocking import drive
-from pgjq.options import USUAL, Submission
+from pgjq.options import DEFAULT_SETTINGS, Submission
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from tests.answers.conftest import WITH_DEFINITIONS, serving, until
@@ -74,8 +74,8 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A poll would take word for a shorter time, or look more often. Where word says all, nobody looks."""
-    monkeypatch.setattr("pgjq.storage.expectation.LOOK_SECONDS", 60)
-    waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
+    monkeypatch.setattr("pgjq.storage.result_waiter.LOOK_SECONDS", 60)
+    waiting: Any = drive(storage.operations("sync").result_waiter("q", "a"))
     asleep, patience, looks = threading.Event(), list[float](), list[Any]()
     take, look = waiting._box.take, waiting._look
 
@@ -91,7 +91,7 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
     monkeypatch.setattr(waiting._box, "take", note_take)
     monkeypatch.setattr(waiting, "_look", note_look)
     with ThreadPoolExecutor(1) as pool:
-        drive(waiting.enqueue(Submission("a", b"1", USUAL)))
+        drive(waiting.enqueue(Submission("a", b"1", DEFAULT_SETTINGS)))
         asked = pool.submit(drive, waiting.answer(100))
         assert asleep.wait(60)
         complete(storage, b"2")
@@ -103,8 +103,8 @@ def test_whoever_waits_sleeps_until_word_comes_and_looks_once_at_most(
 
 def test_word_reaches_who_has_not_begun_to_wait(storage: Storage) -> None:
     """One subscribes before one enqueues: what happens in between is heard."""
-    waiting: Any = drive(storage.operations("blocking").expect("q", "a"))
-    drive(waiting.enqueue(Submission("a", b"1", USUAL)))
+    waiting: Any = drive(storage.operations("sync").result_waiter("q", "a"))
+    drive(waiting.enqueue(Submission("a", b"1", DEFAULT_SETTINGS)))
     complete(storage, b"2")
     assert drive(waiting._box.take(60))
     drive(waiting.close())
@@ -112,7 +112,7 @@ def test_word_reaches_who_has_not_begun_to_wait(storage: Storage) -> None:
 
 def complete(storage: Storage, result: bytes) -> None:
     """Run the only job there is."""
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, Completed(result))]))
 
@@ -311,8 +311,8 @@ def test_waiting_inside_ones_own_transaction_is_refused(storage: Storage) -> Non
 
 
 def test_an_option_that_does_not_exist_is_refused(storage: Storage) -> None:
-    with pytest.raises(ValidationError, match="unknown option colour"):
-        Client(storage).enqueue_and_wait("q", "a", 1, colour="red")
+    with pytest.raises(ValidationError, match="unknown option mode"):
+        Client(storage).enqueue_and_wait("q", "a", 1, mode="red")
 
 
 def test_what_a_queue_does_is_heard_on_it(storage: Storage) -> None:

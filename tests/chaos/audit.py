@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pgjq import PgjqError
-from pgjq.storage.file.lines import unseal
+from pgjq.storage.file.journal_format import unseal
 from tests.chaos.roles import CALL_SECONDS
 from tests.chaos.servers import FileServers, PostgresServers
 from tests.chaos.spaces import MAIN
@@ -42,7 +42,7 @@ class Audit:
         self._servers = servers
         self._fleet = fleet
         self._client = client
-        self.queues = ("work", "keyed") if client.storage.promises.definitions else ("work",)
+        self.queues = ("work", "keyed") if client.storage.capabilities.definitions else ("work",)
         self._jobs: dict[tuple[str, str], JobStatus] = {}
         self._acknowledged: set[tuple[str, str]] = set()
 
@@ -65,19 +65,19 @@ class Audit:
             for queue, job_id in sorted(self._acknowledged)
             if (queue, job_id) not in self._jobs or self._jobs[queue, job_id].state in ("failed", "cancelled")
         ]
-        effects = self._effects()
-        if effects is not None:
+        job_transaction = self._effects()
+        if job_transaction is not None:
             stories += [
                 f"work/{job_id} is completed and has no effect"
                 for (queue, job_id), job in self._jobs.items()
-                if queue == "work" and job.state == "completed" and job_id not in effects
+                if queue == "work" and job.state == "completed" and job_id not in job_transaction
             ]
         return stories
 
     def doubled(self) -> Stories:
         """Return jobs with more effects than one, or one of a run that was not the one recorded."""
-        effects = self._effects()
-        if effects is None:
+        job_transaction = self._effects()
+        if job_transaction is None:
             return [
                 f"{queue}/{job_id} has the result of lease {job.result} and was completed under lease {job.lease}"
                 for (queue, job_id), job in self._jobs.items()
@@ -85,7 +85,7 @@ class Audit:
             ]
         return [
             f"work/{job_id} has effects under leases {leases}; the record: {self._describe('work', job_id)}"
-            for job_id, leases in effects.items()
+            for job_id, leases in job_transaction.items()
             if leases != [self._jobs["work", job_id].lease if ("work", job_id) in self._jobs else None]
         ]
 

@@ -73,7 +73,7 @@ class Probes:
 
     def _reaper_probe(self, space: str, job_id: str) -> tuple[Callable[[], object], Callable[[], bool]]:
         """Have a worker that does not exist claim a job, with a lease that has lapsed by the time a reaper looks."""
-        client, ops = Client(self.storages[space]), self.storages[space].operations("blocking")
+        client, ops = Client(self.storages[space]), self.storages[space].operations("sync")
 
         def plant() -> None:
             client.enqueue_many(PLANTED, [NewJob(job_id, None, max_attempts=1)])

@@ -109,10 +109,10 @@ def handlers(storage: Storage, name: str, *, is_async: bool) -> dict[str, Callab
     """Return what a worker does with the jobs of each queue; the last one is its own, for probes."""
     plain = count_async if is_async else count
     in_transaction, keyed = (work_async, work_keyed_async) if is_async else (work, work_keyed)
-    effects = storage.promises.transactions
-    served: dict[str, Callable[..., Any]] = {"work": in_transaction if effects else plain}
-    if storage.promises.definitions:
-        served["keyed"] = keyed if effects else plain
+    job_transaction = storage.capabilities.transactions
+    served: dict[str, Callable[..., Any]] = {"work": in_transaction if job_transaction else plain}
+    if storage.capabilities.definitions:
+        served["keyed"] = keyed if job_transaction else plain
     answer = echo_async if is_async else echo
     return served | {"echo": answer, f"probe-{name}": answer}
 
@@ -178,7 +178,7 @@ class Process:
         while True:
             jobs = [NewJob(f"{prefix}-{number}-{n}", None, **LASTING) for n in range(3)]
             await self._acknowledged("work", client.enqueue_many, "work", jobs)
-            if storage.promises.definitions:
+            if storage.capabilities.definitions:
                 key, turn = f"{prefix}-{number % KEYS}", number // KEYS
                 # The next number of a key is enqueued when this one is known to be there: that is the order to keep.
                 keyed = functools.partial(client.enqueue, "keyed", f"{key}-{turn}", [key, turn], singleton_key=key)

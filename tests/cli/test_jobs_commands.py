@@ -37,7 +37,7 @@ def serve(storage: pgjq.PostgresStorage, *ids: str) -> None:
 
 def claim(storage: pgjq.PostgresStorage) -> None:
     """Take the only job, and keep it."""
-    taken = storage.operations("blocking").claim(["mail"], worker="ann", limit=1, policy=LeasePolicy())
+    taken = storage.operations("sync").claim(["mail"], worker="ann", limit=1, policy=LeasePolicy())
     assert len(drive(taken)) == 1
 
 

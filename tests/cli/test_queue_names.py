@@ -68,7 +68,7 @@ def test_a_queue_without_jobs_is_there_if_it_was_created(database: str) -> None:
 
 
 def test_a_queue_that_a_worker_serves_is_there_before_its_first_job(database: str, postgres: Storage) -> None:
-    drive(postgres.operations("blocking").worker_seen(Registration("1", "ann", ("sms",), 10.0)))
+    drive(postgres.operations("sync").worker_seen(Registration("1", "ann", ("sms",), 10.0)))
     assert answer("queues", "stats", "sms", url=database)[0]["total"] == 0
 
 

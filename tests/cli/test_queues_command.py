@@ -87,7 +87,7 @@ def test_workers_are_listed(database: str, postgres: pgjq.PostgresStorage) -> No
 
 
 def test_a_storage_without_definitions_still_counts(redis_url: str, redis_storage: pgjq.RedisStorage) -> None:
-    assert redis_storage.promises.definitions is False
+    assert redis_storage.capabilities.definitions is False
     answer("enqueue", "mail", "1", url=redis_url)
     (stats,) = answer("queues", "stats", "mail", url=redis_url)
     assert stats["queued"] == 1

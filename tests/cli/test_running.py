@@ -130,7 +130,7 @@ def test_a_bench_that_is_interrupted_leaves_nothing_behind(database: str, postgr
 def test_bench_leaves_nothing_behind_on_a_storage_without_definitions(
     redis_url: str, redis_storage: pgjq.RedisStorage
 ) -> None:
-    assert redis_storage.promises.definitions is False
+    assert redis_storage.capabilities.definitions is False
     lines = run("bench", "--jobs", "100", url=redis_url).stdout.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "what",

@@ -115,7 +115,7 @@ def close(names: dict[str, Any]) -> None:
     """Close the storages and engines of a page: closing twice does nothing."""
     for value in [value for value in names.values() if not isinstance(value, type)]:
         storage = getattr(value, "storage", value)
-        if hasattr(storage, "promises"):
+        if hasattr(storage, "operations"):
             storage.close()
         elif isinstance(value, Engine):
             value.dispose()

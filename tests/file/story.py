@@ -27,7 +27,7 @@ class Story:
     def __init__(self, storage: Storage, clock: ManualClock) -> None:
         self.storage = storage
         self.clock = clock
-        self.ops = storage.operations("blocking")
+        self.ops = storage.operations("sync")
         self.held: list[Any] = []
         self.steps: list[Callable[[], Any]] = [
             lambda: self.enqueue("a", "b", "c"),
@@ -43,8 +43,8 @@ class Story:
             lambda: self.settle((self.held[0], Failed(BOOM))),
             self.stall,
             lambda: self.enqueue("b", "d", "a"),
-            lambda: drive(self.ops.elect("reaper", "ann", ttl=30)) if storage.promises.leader_election else None,
-            lambda: drive(self.ops.resign("reaper", "ann")) if storage.promises.leader_election else None,
+            lambda: drive(self.ops.elect("reaper", "ann", ttl=30)) if storage.capabilities.leader_election else None,
+            lambda: drive(self.ops.resign("reaper", "ann")) if storage.capabilities.leader_election else None,
             lambda: drive(self.ops.delete(QUEUE, ["d"])),
         ]
 
@@ -68,4 +68,4 @@ class Story:
 
 
 def look(storage: Storage) -> Any:
-    return drive(storage.operations("blocking").find(JobFilter()))[0]
+    return drive(storage.operations("sync").find(JobFilter()))[0]

@@ -13,7 +13,7 @@ import pytest
 
 from pgjq import FileStorage, MemoryStorage
 from pgjq.blocking import drive
-from pgjq.storage.file.lines import unseal
+from pgjq.storage.file.journal_format import unseal
 from pgjq.testing import ManualClock
 from tests.file.story import Story, look
 
@@ -80,7 +80,7 @@ def check(directory: Path, expected: list[Any], answered: int) -> None:
     assert all(unseal(line) is not None for line in lines)
     assert list((directory / "aside").iterdir()) == []
     clock.advance(100)
-    assert drive(storage.operations("blocking").elect("reaper", "bob", ttl=30))
+    assert drive(storage.operations("sync").elect("reaper", "bob", ttl=30))
     story = Story(storage, clock)
     story.enqueue("z")
     assert look(storage)[-1].id == "z"

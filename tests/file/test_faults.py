@@ -27,7 +27,7 @@ from pgjq import (
 )
 from pgjq.blocking import drive
 from pgjq.storage.file import disk, replica
-from pgjq.storage.file.lines import seal, unseal
+from pgjq.storage.file.journal_format import seal, unseal
 from pgjq.storage.model import runs
 from pgjq.storage.workers import Registration
 from tests.worker.conftest import Heard
@@ -322,7 +322,7 @@ def test_a_journal_of_another_version_is_left_alone(directory: Path, client: Cli
 def test_a_truncated_worker_or_leader_file_is_moved_aside(
     storage: FileStorage, directory: Path, name: str, content: bytes
 ) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(ops.worker_seen(registration("bob")))
     (directory / name).write_bytes(content)
     assert [w.id for w in drive(ops.workers())] == ["bob"]
@@ -331,7 +331,7 @@ def test_a_truncated_worker_or_leader_file_is_moved_aside(
 
 
 def test_a_directory_in_the_place_of_a_worker_or_leader_is_moved_aside(storage: FileStorage, directory: Path) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(ops.worker_seen(registration("bob")))
     (directory / "workers" / "ann-1.worker").mkdir()
     (directory / "leaders" / "reaper.lock").mkdir()
@@ -362,7 +362,7 @@ def test_nothing_happened_when_the_disk_fails_to_sync(
 
 
 def test_a_clock_set_back_keeps_no_job_of_a_dead_worker_for_long(storage: FileStorage, clock: ManualClock) -> None:
-    client, ops = Client(storage), storage.operations("blocking")
+    client, ops = Client(storage), storage.operations("sync")
     client.enqueue("q", "a", 1)
     drive(ops.claim(["q"], worker="ann", limit=1, policy=POLICY))
     clock.advance(-3600)
@@ -372,7 +372,7 @@ def test_a_clock_set_back_keeps_no_job_of_a_dead_worker_for_long(storage: FileSt
 
 
 def test_a_clock_set_back_neither_reorders_nor_loses_jobs(storage: FileStorage, clock: ManualClock) -> None:
-    client, ops = Client(storage), storage.operations("blocking")
+    client, ops = Client(storage), storage.operations("sync")
     for n in range(4):
         client.enqueue("q", str(n), n)
         clock.advance(-600)
@@ -383,7 +383,7 @@ def test_a_clock_set_back_neither_reorders_nor_loses_jobs(storage: FileStorage, 
 def test_a_clock_set_back_elects_nobody_beside_the_leader_and_keeps_no_dead_one(
     storage: FileStorage, clock: ManualClock
 ) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
     clock.advance(-3600)
     assert not drive(ops.elect("reaper", "bob", ttl=30))
@@ -395,7 +395,7 @@ def test_a_clock_set_back_elects_nobody_beside_the_leader_and_keeps_no_dead_one(
 
 
 def test_an_office_lapses_after_its_term(storage: FileStorage, clock: ManualClock, directory: Path) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
     assert set(json.loads((directory / "leaders" / "reaper.lock").read_text())) == {"owner", "expires_at", "ttl"}
     clock.advance(29)
@@ -408,7 +408,7 @@ def test_an_office_lapses_after_its_term(storage: FileStorage, clock: ManualCloc
 
 @pytest.mark.parametrize("name", ["../../../evil", "/etc/passwd", "..", ".", "ü€😀" * 100, "x" * 5000, "a\0b", "-rf"])
 def test_no_name_leaves_the_directory(storage: FileStorage, directory: Path, name: str) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(ops.worker_seen(registration(name)))
     assert drive(ops.elect(name, name, ttl=30))
     assert [worker.id for worker in drive(ops.workers())] == [name]
@@ -419,7 +419,7 @@ def test_no_name_leaves_the_directory(storage: FileStorage, directory: Path, nam
 def test_the_file_of_a_worker_is_touched_while_it_lives_and_removed_when_it_stops_or_is_old(
     storage: FileStorage, clock: ManualClock, directory: Path
 ) -> None:
-    ops, folder = storage.operations("blocking"), directory / "workers"
+    ops, folder = storage.operations("sync"), directory / "workers"
     for name in ("ann", "bob", "cid"):
         drive(ops.worker_seen(registration(name)))
     clock.advance(86400)
@@ -435,8 +435,8 @@ def test_the_file_of_a_worker_is_touched_while_it_lives_and_removed_when_it_stop
 def test_names_that_look_alike_are_told_apart(storage: FileStorage) -> None:
     names = ["a", "A", "a.worker", "%61", "a ", "x" * 300 + "1", "x" * 300 + "2"]
     for name in names:
-        drive(storage.operations("blocking").worker_seen(registration(name)))
-    assert {worker.id for worker in drive(storage.operations("blocking").workers())} == set(names)
+        drive(storage.operations("sync").worker_seen(registration(name)))
+    assert {worker.id for worker in drive(storage.operations("sync").workers())} == set(names)
 
 
 def test_two_directories_never_see_each_other(memory_disk: Path) -> None:
@@ -492,7 +492,7 @@ def test_numbers_are_not_given_out_twice(directory: Path, monkeypatch: pytest.Mo
             client.delete_job("q", str(n))
     with Client(FileStorage(directory)) as client:
         client.enqueue("q", "next", 1)
-        (job,) = drive(client.storage.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY))
+        (job,) = drive(client.storage.operations("sync").claim(["q"], worker="ann", limit=1, policy=POLICY))
         assert job.lease.key == 4
 
 
@@ -501,9 +501,9 @@ def test_what_it_does_not_promise_is_refused(storage: FileStorage) -> None:
     with pytest.raises(UnsupportedError, match="FileStorage has no transactions"):
         client.enqueue("q", "a", 1, connection=object())
     client.enqueue("q", "a", 1)
-    (job,) = drive(storage.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY))
+    (job,) = drive(storage.operations("sync").claim(["q"], worker="ann", limit=1, policy=POLICY))
     with pytest.raises(UnsupportedError, match="FileStorage has no transactions"):
-        storage.operations("blocking").effects(job)
+        storage.operations("sync").job_transaction(job)
 
 
 @pytest.mark.parametrize("directory", [None, 7, ""])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
 
 LIMIT = 30.0
 
@@ -48,9 +48,9 @@ def ends(call: Callable[[], object]) -> bool:
     return not thread.is_alive()
 
 
-@pytest.mark.parametrize("mode", ["blocking", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("crowd", [0, 8])
-def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(directory: Path, mode: Colour, crowd: int) -> None:
+def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(directory: Path, mode: Mode, crowd: int) -> None:
     """Also behind callers that have no deadline: they take up all threads of the storage, and its turn."""
     with closing(pgjq.FileStorage(directory)) as storage:
         client = pgjq.Client(storage)
@@ -80,7 +80,7 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(directory: Pat
 
         with ExitStack() as free:
             free.enter_context(locked(directory))
-            assert ends(ask_blocking if mode == "blocking" else lambda: asyncio.run(ask()))
+            assert ends(ask_blocking if mode == "sync" else lambda: asyncio.run(ask()))
         assert f"process {os.getpid()} " in str(caught[0].__cause__) or crowd
         assert client.get_queue_stats("q").total == 1 + crowd
 

@@ -32,7 +32,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as 
 def use(directory: Path) -> None:
     """Make every kind of file that there is."""
     with closing(FileStorage(directory)) as storage:
-        client, ops = Client(storage), storage.operations("blocking")
+        client, ops = Client(storage), storage.operations("sync")
         client.enqueue("q", "a", 1)
         drive(ops.worker_seen(Registration("1", "w", ("q",), 10.0)))
         drive(ops.elect("reaper", "me", ttl=30))

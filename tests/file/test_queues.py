@@ -47,9 +47,9 @@ def test_every_process_goes_by_a_definition(storage: FileStorage, other: FileSto
     there = Client(other)
     assert there.get_queues() == client.get_queues()
     assert there.enqueue("q", "b", None, singleton_key="k").existing_state == "queued"
-    (job,) = drive(other.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY))
+    (job,) = drive(other.operations("sync").claim(["q"], worker="ann", limit=1, policy=POLICY))
     assert job.max_attempts == 1
-    drive(other.operations("blocking").settle([Settlement(job.lease, Failed(JobError("E", "boom")))]))
+    drive(other.operations("sync").settle([Settlement(job.lease, Failed(JobError("E", "boom")))]))
     (letter,) = client.find_jobs("letters")
     assert letter.source is not None
     assert (letter.source.queue, letter.source.id, letter.source.error) == ("q", "a", JobError("E", "boom"))
@@ -75,7 +75,7 @@ def test_a_sleeper_in_another_process_is_woken_when_a_queue_is_resumed(
     client = Client(storage)
     client.enqueue("q", "a", None)
     client.pause_queue("q")
-    ops = other.operations("blocking")
+    ops = other.operations("sync")
     assert not drive(ops.wait_for_work(["q"], 0.01))
     woken: list[bool] = []
     sleeper = threading.Thread(target=lambda: woken.append(drive(ops.wait_for_work(["q"], 30, poll=60))))
@@ -86,17 +86,17 @@ def test_a_sleeper_in_another_process_is_woken_when_a_queue_is_resumed(
 
 
 def test_a_warning_is_heard_in_another_process(storage: FileStorage, other: FileStorage) -> None:
-    subscription = drive(other.operations("blocking").subscribe("q"))
+    subscription = drive(other.operations("sync").subscribe("q"))
     client = Client(storage)
     client.create_queue("q", warning_queue_size=1)
     client.enqueue_many("q", [("a", None), ("b", None)])
-    drive(storage.operations("blocking").observe())  # pyright: ignore[reportAttributeAccessIssue]
+    drive(storage.operations("sync").observe())  # pyright: ignore[reportAttributeAccessIssue]
     names: list[str] = []
     while "warning" not in names:
         events = drive(subscription.next(30))
         assert events
         names += [event.name for event in events]
-    assert drive(other.operations("blocking").observe()) == []  # pyright: ignore[reportAttributeAccessIssue]
+    assert drive(other.operations("sync").observe()) == []  # pyright: ignore[reportAttributeAccessIssue]
     drive(subscription.close())
 
 
@@ -114,7 +114,7 @@ def test_a_refusal_changes_nothing_and_is_no_reason_to_read_everything_again(
 
 def test_statistics_that_have_not_changed_are_not_written_again(storage: FileStorage, directory: Path) -> None:
     Client(storage).create_queue("q")
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(ops.observe())  # pyright: ignore[reportAttributeAccessIssue]
     before = (directory / "journal").read_bytes()
     drive(ops.observe())  # pyright: ignore[reportAttributeAccessIssue]
@@ -135,6 +135,6 @@ def test_a_definition_that_was_lost_comes_back_with_the_next_change_of_its_queue
     journal.write_bytes(b"".join([header, b"damaged\n", *rest]))
     again = FileStorage(directory, clock=clock)
     Client(again).resume_queue("q")
-    ops = again.operations("blocking")
+    ops = again.operations("sync")
     assert [job.lease.id for job in drive(ops.claim(["q"], worker="ann", limit=5, policy=POLICY))] == ["a"]
     again.close()

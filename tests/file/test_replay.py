@@ -43,7 +43,7 @@ class Life:
 
     @property
     def ops(self) -> Any:
-        return self.chance.choice(self.storages).operations("blocking")
+        return self.chance.choice(self.storages).operations("sync")
 
     def step(self) -> None:
         verbs = [self.enqueue, self.enqueue, self.claim, self.claim, self.settle, self.settle, self.beat, self.manage]
@@ -133,7 +133,7 @@ class Life:
 
 def known(storage: FileStorage) -> Any:
     """Everything that a process knows of the jobs, brought up to date."""
-    drive(storage.operations("blocking").stats("one"))
+    drive(storage.operations("sync").stats("one"))
     jobs = storage.replica._jobs
     records = {seq: [getattr(r, name) for name in KEPT] for seq, r in jobs.records.items()}
     ids = {key: r.seq for key, r in jobs.by_id.items()}
@@ -143,7 +143,7 @@ def known(storage: FileStorage) -> Any:
 
 def turns(storage: FileStorage) -> Any:
     """Whose turn it is for each queue and key."""
-    drive(storage.operations("blocking").stats("one"))
+    drive(storage.operations("sync").stats("one"))
     jobs = storage.replica._jobs
     heaps = {queue: jobs.claimable(queue) for queue in jobs.queues}
     firsts = {queue: None if heap is None else heap.first() for queue, heap in heaps.items()}
@@ -169,7 +169,7 @@ def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
     life.clock.advance(10_000)  # Everything is due, also where the clock was set back before.
     assert turns(late) == turns(life.storages[0])
     policy = LeasePolicy()
-    order = drive(late.operations("blocking").claim(QUEUES, worker="bob", limit=100, policy=policy))
+    order = drive(late.operations("sync").claim(QUEUES, worker="bob", limit=100, policy=policy))
     assert all(drive(life.ops.claim(QUEUES, worker="bob", limit=100, policy=policy)) == [] for _ in range(2))
     assert {job.lease.key for job in order} <= set(expected[0])
     late.close()

@@ -27,7 +27,7 @@ from pgjq import (
     open_storage,
 )
 from pgjq.blocking import drive
-from pgjq.storage.file import bell, disk, mutex
+from pgjq.storage.file import disk, mutex, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ CLAIMER = """
 import json, sys
 import pgjq
 from pgjq.blocking import drive
-ops = pgjq.FileStorage(sys.argv[1]).operations("blocking")
+ops = pgjq.FileStorage(sys.argv[1]).operations("sync")
 print("ready", flush=True)
 sys.stdin.readline()
 taken = []
@@ -91,7 +91,7 @@ def test_processes_that_claim_at_the_same_time_share_the_jobs_out(directory: Pat
 
 def test_a_sleeper_is_woken_by_another_process(storage: FileStorage, other: FileStorage) -> None:
     with ThreadPoolExecutor(1) as pool:
-        sleeping = pool.submit(drive, storage.operations("blocking").wait_for_work(["q"], 60, 60))
+        sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
         wait_for_a_bell(storage)
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
@@ -100,9 +100,9 @@ def test_a_sleeper_is_woken_by_another_process(storage: FileStorage, other: File
 def test_a_sleeper_finds_work_by_itself_when_no_bell_rings(
     storage: FileStorage, other: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "FLOOR", 0.01)
+    monkeypatch.setattr(wakeup, "FLOOR", 0.01)
     with ThreadPoolExecutor(1) as pool:
-        sleeping = pool.submit(drive, storage.operations("blocking").wait_for_work(["q"], 60, 60))
+        sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
         wait_for_a_bell(storage).unlink()
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
@@ -115,7 +115,7 @@ def test_a_file_system_without_pipes_is_looked_at_instead(
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "mkfifo", refuse)
-    heard = drive(storage.operations("blocking").subscribe("q"))
+    heard = drive(storage.operations("sync").subscribe("q"))
     Client(other).enqueue("q", "a", 1)
     assert [event.name for event in drive(heard.next(60))] == ["queued"]
 
@@ -129,8 +129,8 @@ def wait_for_a_bell(storage: FileStorage) -> Path:
 def test_a_subscriber_hears_the_life_of_a_job_in_other_processes(
     storage: FileStorage, other: FileStorage, clock: ManualClock
 ) -> None:
-    heard = drive(storage.operations("blocking").subscribe())
-    client, ops = Client(other), other.operations("blocking")
+    heard = drive(storage.operations("sync").subscribe())
+    client, ops = Client(other), other.operations("sync")
     client.enqueue("q", "a", 1)
     drive(ops.claim(["q"], worker="ann", limit=1, policy=POLICY))
     clock.advance(30)
@@ -148,7 +148,7 @@ def test_events_around_a_journal_that_is_written_anew_are_heard_or_counted(
     storage: FileStorage, other: FileStorage, times: int, heard_of: list[str]
 ) -> None:
     """Whoever missed no more than one journal hears everything; of more, that something was missed."""
-    heard = drive(storage.operations("blocking").subscribe())
+    heard = drive(storage.operations("sync").subscribe())
     client = Client(other)
     with storage.replica._mutex.turn:  # It is busy with something else meanwhile.
         client.enqueue("q", "a", 1)
@@ -213,7 +213,7 @@ def test_a_lock_that_nobody_gives_back_is_an_error_and_no_hang(
 def test_a_forked_child_has_a_lock_and_a_view_of_its_own(storage: FileStorage) -> None:
     client = Client(storage)
     client.enqueue("q", "parent", 1)
-    heard = drive(storage.operations("blocking").subscribe())
+    heard = drive(storage.operations("sync").subscribe())
     with storage.replica._mutex:  # A thread of the parent is in the middle of something.
         pid = os.fork()
         if pid == 0:
@@ -230,7 +230,7 @@ def test_a_worker_in_several_processes_serves_a_directory(directory: Path) -> No
     queue.execute(lambda job: [job.payload, os.getpid()])
     queue.enqueue_many([(str(n), n) for n in range(40)])
     with Worker(queue, processes=2):
-        heard = drive(queue.storage.operations("blocking").subscribe("q"))
+        heard = drive(queue.storage.operations("sync").subscribe("q"))
         while Client(queue.storage).get_queue_stats("q").completed < 40:
             drive(heard.next(1))
     results = [queue.get_result(str(n)) for n in range(40)]
@@ -313,7 +313,7 @@ def test_an_answer_leaves_only_when_all_that_it_is_built_on_is_synced(
 
     for call in (
         lambda: client.enqueue("q", "b", 1),
-        lambda: drive(storage.operations("blocking").claim(["q"], worker="ann", limit=1, policy=POLICY)),
+        lambda: drive(storage.operations("sync").claim(["q"], worker="ann", limit=1, policy=POLICY)),
         lambda: client.cancel("q", "b"),
     ):
         call()
@@ -332,7 +332,7 @@ def test_of_those_who_find_an_office_lapsed_at_the_same_moment_one_takes_it(
 
     def elect(n: int) -> bool:
         ready.wait(60)
-        return drive(storages[n].operations("blocking").elect("reaper", f"candidate {n}", ttl=30))
+        return drive(storages[n].operations("sync").elect("reaper", f"candidate {n}", ttl=30))
 
     with ThreadPoolExecutor(len(storages)) as pool:
         for _ in range(20):

@@ -89,7 +89,7 @@ CONNECTIONS = {
     "a role that is not there": (lambda known: make_conninfo(known, user="no such role"), "no such role"),
 }
 
-every_colour = pytest.mark.parametrize("colour", ["blocking", "async"])
+every_mode = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 def free_port() -> int:
@@ -98,10 +98,10 @@ def free_port() -> int:
         return unheard.getsockname()[1]
 
 
-def enqueue(colour: str, storage: Any, arguments: dict[str, Any]) -> None:
+def enqueue(mode: str, storage: Any, arguments: dict[str, Any]) -> None:
     """Enqueue a good job but for what the arguments say."""
     given = {"queue": "mail", "id": "one", "payload": 1, **arguments}
-    if colour == "blocking":
+    if mode == "sync":
         pgjq.Client(storage).enqueue(**given)
     else:
         asyncio.run(pgjq.AsyncClient(storage).enqueue(**given))
@@ -122,7 +122,7 @@ def test_a_bad_job_is_refused_before_anything_is_written_and_leaves_the_callers_
     with psycopg.connect(postgres.conninfo) as connection:
         connection.execute("create temporary table mine (n integer)")
         with pytest.raises(pgjq.ValidationError, match=message):
-            enqueue("blocking", postgres, {**arguments, "connection": connection})
+            enqueue("sync", postgres, {**arguments, "connection": connection})
         connection.execute("insert into mine values (1)")
         connection.commit()
         written = "select from mine union all select from pgjq.body union all select from pgjq.queue"
@@ -141,11 +141,11 @@ def test_a_bad_job_is_refused_before_anything_is_written_and_leaves_the_callers_
         ([(None, 1), (None, NAN)], "cannot be serialised"),
     ],
 )
-@every_colour
+@every_mode
 def test_one_bad_job_keeps_the_whole_batch_out(
-    colour: str, jobs: list[Any], message: str, postgres: pgjq.PostgresStorage
+    mode: str, jobs: list[Any], message: str, postgres: pgjq.PostgresStorage
 ) -> None:
-    many = enqueue_many if colour == "blocking" else enqueue_many_async
+    many = enqueue_many if mode == "sync" else enqueue_many_async
     with pytest.raises(pgjq.ValidationError, match=message):
         many(postgres, jobs)
     assert is_untouched(postgres.conninfo)
@@ -200,13 +200,11 @@ def test_the_ends_of_time_are_refused_or_can_be_read_back(
         ("find_jobs", ("",)),
     ],
 )
-@every_colour
+@every_mode
 def test_bad_names_are_refused_by_every_method(
-    colour: str, method: str, arguments: tuple[Any, ...], postgres: pgjq.PostgresStorage
+    mode: str, method: str, arguments: tuple[Any, ...], postgres: pgjq.PostgresStorage
 ) -> None:
-    call = (
-        getattr(pgjq.Client(postgres), method) if colour == "blocking" else awaited(pgjq.AsyncClient(postgres), method)
-    )
+    call = getattr(pgjq.Client(postgres), method) if mode == "sync" else awaited(pgjq.AsyncClient(postgres), method)
     with pytest.raises(pgjq.ValidationError, match="must"):
         call(*arguments)
 
@@ -281,12 +279,12 @@ def test_sizes_of_a_pool_that_cannot_be_are_refused(min_size: Any, max_size: Any
 
 
 @pytest.mark.parametrize("what", CONNECTIONS)
-@every_colour
-def test_what_cannot_be_connected_to_is_storage_unavailable_at_once(colour: str, what: str, server: str) -> None:
+@every_mode
+def test_what_cannot_be_connected_to_is_storage_unavailable_at_once(mode: str, what: str, server: str) -> None:
     make, message = CONNECTIONS[what]
     with closing(pgjq.PostgresStorage(make(server))) as storage:
         with pytest.raises(pgjq.StorageUnavailableError, match=message) as caught:
-            enqueue(colour, storage, {})
+            enqueue(mode, storage, {})
         assert isinstance(caught.value.__cause__, psycopg.OperationalError)
 
 
@@ -295,7 +293,7 @@ def test_a_server_that_is_not_there_leaves_the_callers_transaction_usable(databa
     with closing(pgjq.PostgresStorage(nowhere)) as storage, psycopg.connect(database) as connection:
         connection.execute("create temporary table mine ()")
         with pytest.raises(pgjq.StorageUnavailableError):
-            enqueue("blocking", storage, {"connection": connection})
+            enqueue("sync", storage, {"connection": connection})
         connection.execute("select from mine")
 
 
@@ -311,14 +309,14 @@ def server_with_passwords(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield server
 
 
-@every_colour
+@every_mode
 def test_a_wrong_password_is_an_error_at_once_that_does_not_repeat_it(
-    colour: str, server_with_passwords: EmbeddedServer
+    mode: str, server_with_passwords: EmbeddedServer
 ) -> None:
     conninfo = make_conninfo(server_with_passwords.conninfo, user="ann", password="battery staple")
     with closing(pgjq.PostgresStorage(conninfo)) as storage:
         with pytest.raises(pgjq.StorageUnavailableError, match="password authentication failed") as caught:
-            enqueue(colour, storage, {})
+            enqueue(mode, storage, {})
         assert "battery" not in str(caught.value)
     with pytest.raises(pgjq.StorageUnavailableError, match="password authentication failed"):
         pgjq.migrate(conninfo)
@@ -327,7 +325,7 @@ def test_a_wrong_password_is_an_error_at_once_that_does_not_repeat_it(
 def test_the_right_password_gets_one_in(server_with_passwords: EmbeddedServer) -> None:
     conninfo = make_conninfo(server_with_passwords.conninfo, user="ann", password="correct horse")
     with closing(pgjq.PostgresStorage(conninfo)) as storage, pytest.raises(pgjq.SchemaError, match="pgjq migrate"):
-        enqueue("blocking", storage, {})
+        enqueue("sync", storage, {})
 
 
 def test_a_closed_storage_says_so(postgres: pgjq.PostgresStorage) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import pgjq
-from pgjq.blocking import Colour, drive
+from pgjq.blocking import Mode, drive
 from pgjq.migrate import sqlalchemy_url
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
@@ -47,7 +47,7 @@ class Caller:
 
     connection: Any
     client: Any
-    colour: Colour
+    mode: Mode
 
     async def enqueue(self, id: str, **options: Any) -> pgjq.EnqueueResult:
         return await self._done(self.client.enqueue("mail", id, {"n": 1}, connection=self.connection, **options))
@@ -73,7 +73,7 @@ class Caller:
         return type(self.connection).__module__.startswith("sqlalchemy")
 
     async def _done(self, answer: Any) -> Any:
-        return await answer if self.colour == "async" else answer
+        return await answer if self.mode == "async" else answer
 
 
 @asynccontextmanager
@@ -173,11 +173,11 @@ async def django_connection(conninfo: str) -> AsyncIterator[Any]:
         yield connection
 
 
-KINDS: dict[str, tuple[Colour, Callable[[str], Any]]] = {
-    "psycopg": ("blocking", blocking_psycopg),
+KINDS: dict[str, tuple[Mode, Callable[[str], Any]]] = {
+    "psycopg": ("sync", blocking_psycopg),
     "async psycopg": ("async", async_psycopg),
-    "SQLAlchemy connection": ("blocking", partial(alchemy, made_of=Engine.connect)),
-    "SQLAlchemy session": ("blocking", partial(alchemy, made_of=Session)),
+    "SQLAlchemy connection": ("sync", partial(alchemy, made_of=Engine.connect)),
+    "SQLAlchemy session": ("sync", partial(alchemy, made_of=Session)),
     "async SQLAlchemy connection": ("async", partial(async_alchemy, made_of=AsyncEngine.connect, driver="psycopg")),
     "async SQLAlchemy session": ("async", partial(async_alchemy, made_of=AsyncSession, driver="psycopg")),
     "SQLAlchemy connection on asyncpg": (
@@ -185,16 +185,16 @@ KINDS: dict[str, tuple[Colour, Callable[[str], Any]]] = {
         partial(async_alchemy, made_of=AsyncEngine.connect, driver="asyncpg"),
     ),
     "SQLAlchemy session on asyncpg": ("async", partial(async_alchemy, made_of=AsyncSession, driver="asyncpg")),
-    "Django": ("blocking", django_connection),
+    "Django": ("sync", django_connection),
     "asyncpg": ("async", raw_asyncpg),
 }
 # What callers have set up for themselves does not matter.
 DICTS = {"row_factory": dict_row}
-VARIANTS: dict[str, tuple[Colour, Callable[[str], Any]]] = {
-    "psycopg with dict rows": ("blocking", partial(blocking_psycopg, **DICTS, cursor_factory=psycopg.ClientCursor)),
-    "psycopg with raw cursors": ("blocking", partial(blocking_psycopg, cursor_factory=psycopg.RawCursor)),
+VARIANTS: dict[str, tuple[Mode, Callable[[str], Any]]] = {
+    "psycopg with dict rows": ("sync", partial(blocking_psycopg, **DICTS, cursor_factory=psycopg.ClientCursor)),
+    "psycopg with raw cursors": ("sync", partial(blocking_psycopg, cursor_factory=psycopg.RawCursor)),
     "async psycopg with dict rows": ("async", partial(async_psycopg, **DICTS, cursor_factory=psycopg.AsyncRawCursor)),
-    "SQLAlchemy scoped session": ("blocking", partial(alchemy, made_of=lambda e: scoped_session(sessionmaker(e)))),
+    "SQLAlchemy scoped session": ("sync", partial(alchemy, made_of=lambda e: scoped_session(sessionmaker(e)))),
     "asyncpg from a pool": ("async", pooled_asyncpg),
 }
 FEW = [(f"job-{n}", n) for n in range(3)]
@@ -207,19 +207,19 @@ every_driver = pytest.mark.parametrize(
     "kind", ["psycopg", "async psycopg", "SQLAlchemy session", "SQLAlchemy session on asyncpg", "Django", "asyncpg"]
 )
 every_batch = pytest.mark.parametrize("batch", [FEW, ENOUGH_TO_COPY], ids=["few", "enough to copy"])
-every_colour = pytest.mark.parametrize("colour", ["blocking", "async"])
+every_mode = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 def perform(scenario: Callable[[Caller], Awaitable[None]], kind: str, storage: Any) -> None:
     """Run a scenario on a connection of this kind; what it leaves open is rolled back."""
-    colour, connect = (KINDS | VARIANTS)[kind]
+    mode, connect = (KINDS | VARIANTS)[kind]
 
     async def whole() -> None:
         async with connect(storage.conninfo) as connection:
-            client = (pgjq.Client if colour == "blocking" else pgjq.AsyncClient)(storage)
-            await scenario(Caller(connection, client, colour))
+            client = (pgjq.Client if mode == "sync" else pgjq.AsyncClient)(storage)
+            await scenario(Caller(connection, client, mode))
 
-    if colour == "blocking":
+    if mode == "sync":
         drive(whole())
     else:
         asyncio.run(whole())
@@ -242,13 +242,13 @@ def count(storage: pgjq.PostgresStorage) -> int:
 
 
 def complete_everything(storage: pgjq.PostgresStorage, result: bytes) -> None:
-    operations = storage.operations("blocking")
+    operations = storage.operations("sync")
     claimed = drive(operations.claim(["mail"], worker="w", limit=10, policy=pgjq.LeasePolicy()))
     drive(operations.settle([Settlement(job.lease, Completed(result)) for job in claimed]))
 
 
-def enqueue_with(connection: Any, storage: Any, colour: Colour) -> None:
-    if colour == "blocking":
+def enqueue_with(connection: Any, storage: Any, mode: Mode) -> None:
+    if mode == "sync":
         pgjq.Client(storage).enqueue("mail", "one", 1, connection=connection)
     else:
         asyncio.run(pgjq.AsyncClient(storage).enqueue("mail", "one", 1, connection=connection))
@@ -457,7 +457,7 @@ def test_a_closed_connection_is_a_storage_error(kind: str, postgres: pgjq.Postgr
 def test_subscribers_hear_of_a_job_once_it_is_committed_and_never_of_one_rolled_back(
     kind: str, postgres: pgjq.PostgresStorage
 ) -> None:
-    subscription = drive(postgres.operations("blocking").subscribe("mail"))
+    subscription = drive(postgres.operations("sync").subscribe("mail"))
 
     async def scenario(caller: Caller) -> None:
         await caller.enqueue("withdrawn")
@@ -471,8 +471,8 @@ def test_subscribers_hear_of_a_job_once_it_is_committed_and_never_of_one_rolled_
     drive(subscription.close())
 
 
-@every_colour
-def test_on_an_autocommit_connection_jobs_are_there_at_once(colour: Colour, postgres: pgjq.PostgresStorage) -> None:
+@every_mode
+def test_on_an_autocommit_connection_jobs_are_there_at_once(mode: Mode, postgres: pgjq.PostgresStorage) -> None:
     async def awaited() -> None:
         client = pgjq.AsyncClient(postgres)
         async with await psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True) as connection:
@@ -481,7 +481,7 @@ def test_on_an_autocommit_connection_jobs_are_there_at_once(colour: Colour, post
                 await client.enqueue_many("mail", batch, connection=connection)
             assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
-    if colour == "async":
+    if mode == "async":
         asyncio.run(awaited())
     else:
         client = pgjq.Client(postgres)
@@ -511,11 +511,9 @@ def test_on_an_asyncpg_connection_without_a_transaction_a_batch_is_there_at_once
 
 
 @every_kind
-def test_a_connection_of_the_other_colour_is_refused_and_stays_usable(
-    kind: str, postgres: pgjq.PostgresStorage
-) -> None:
+def test_a_connection_of_the_other_mode_is_refused_and_stays_usable(kind: str, postgres: pgjq.PostgresStorage) -> None:
     async def scenario(caller: Caller) -> None:
-        if caller.colour == "blocking":
+        if caller.mode == "sync":
             other = pgjq.AsyncClient(postgres).enqueue("mail", "one", 1, connection=caller.connection)
             with pytest.raises(pgjq.ValidationError, match="use it with Client"):
                 drive(other)
@@ -527,18 +525,18 @@ def test_a_connection_of_the_other_colour_is_refused_and_stays_usable(
     perform(scenario, kind, postgres)
 
 
-@every_colour
-def test_a_storage_without_transactions_refuses_a_connection(colour: Colour, database: str) -> None:
+@every_mode
+def test_a_storage_without_transactions_refuses_a_connection(mode: Mode, database: str) -> None:
     storage = pgjq.MemoryStorage()
     with psycopg.connect(database) as connection, pytest.raises(pgjq.UnsupportedError, match="PostgresStorage"):
-        enqueue_with(connection, storage, colour)
+        enqueue_with(connection, storage, mode)
     assert pgjq.Client(storage).get_status("mail", "one") is None
 
 
 @pytest.mark.parametrize("what", ["url", "number", "cursor", "engine", "session maker", "sqlite"])
-@every_colour
+@every_mode
 def test_what_is_no_connection_is_refused_with_a_list_of_what_is(
-    colour: Colour, what: str, postgres: pgjq.PostgresStorage
+    mode: Mode, what: str, postgres: pgjq.PostgresStorage
 ) -> None:
     engine = create_engine(sqlalchemy_url(postgres.conninfo))
     with psycopg.connect(postgres.conninfo) as connection:
@@ -553,7 +551,7 @@ def test_what_is_no_connection_is_refused_with_a_list_of_what_is(
         }[what]
         kind = f"{type(given).__module__}.{type(given).__qualname__}"
         with pytest.raises(pgjq.ValidationError, match=rf"psycopg Connection .* SQLAlchemy Session.* not {kind}; any"):
-            enqueue_with(given, postgres, colour)
+            enqueue_with(given, postgres, mode)
         sqlite.close()
     engine.dispose()
 

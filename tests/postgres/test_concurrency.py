@@ -47,7 +47,7 @@ def test_twenty_first_enqueues_of_a_new_queue_make_one_queue(postgres: PostgresS
 
 def test_an_id_enqueued_completed_and_enqueued_again_by_many_runs_once_a_time(postgres: PostgresStorage) -> None:
     """Completion against deduplication: an id is taken, then answers with its result; it never runs beside itself."""
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     for round_ in range(15):
         client.enqueue("q", f"id-{round_}", 0)
         (job,) = drive(ops.claim(["q"], worker="w", limit=10, policy=LeasePolicy()))
@@ -84,7 +84,7 @@ def test_a_big_batch_keeps_its_order_across_chunks(postgres: PostgresStorage) ->
     client = Client(postgres)
     ids = [f"{n * 7919 % 12_000:05}" for n in range(12_000)]
     client.enqueue_many("q", [(i, None) for i in ids])
-    jobs = drive(postgres.operations("blocking").claim(["q"], worker="w", limit=12_000, policy=LeasePolicy()))
+    jobs = drive(postgres.operations("sync").claim(["q"], worker="w", limit=12_000, policy=LeasePolicy()))
     assert [job.lease.id for job in jobs] == ids
 
 
@@ -92,7 +92,7 @@ CLAIMER = """
 import sys
 import pgjq
 from pgjq.blocking import drive
-ops = pgjq.PostgresStorage(sys.argv[1]).operations("blocking")
+ops = pgjq.PostgresStorage(sys.argv[1]).operations("sync")
 print("ready", flush=True)
 sys.stdin.readline()
 misses = 0
@@ -132,7 +132,7 @@ def test_jobs_enqueued_in_one_transaction_keep_their_order(database: str, postgr
         for n in (3, 1, 2):
             client.enqueue("q", str(n), n, connection=connection)
         assert client.get_queue_stats("q").total == 0
-    jobs = drive(postgres.operations("blocking").claim(["q"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
+    jobs = drive(postgres.operations("sync").claim(["q"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
     assert [job.lease.id for job in jobs] == ["3", "1", "2"]
 
 
@@ -147,7 +147,7 @@ def waits_for_a_lock(conninfo: str) -> bool:
 def test_a_retry_that_races_with_enqueueing_the_id_again_does_not_run_both(
     database: str, postgres: PostgresStorage
 ) -> None:
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     client.enqueue("q", "a", "old")
     (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, Failed(pgjq.JobError("E", "boom")))]))
@@ -163,7 +163,7 @@ def test_a_retry_that_races_with_enqueueing_the_id_again_does_not_run_both(
 
 
 def test_giving_a_job_back_while_it_is_asked_to_end_ends_it(database: str, postgres: PostgresStorage) -> None:
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     client.enqueue("q", "a", 1)
     (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
     with psycopg.connect(database) as rival, ThreadPoolExecutor(1) as pool:

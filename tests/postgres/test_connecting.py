@@ -15,13 +15,13 @@ from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
 
-MODES = pytest.mark.parametrize("mode", ["blocking", "async"])
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
-def _enqueue(storage: pgjq.PostgresStorage, mode: Colour, id: str = "a") -> object:
-    if mode == "blocking":
+def _enqueue(storage: pgjq.PostgresStorage, mode: Mode, id: str = "a") -> object:
+    if mode == "sync":
         return pgjq.Client(storage).enqueue("q", id, None)
 
     async def enqueue() -> object:
@@ -34,7 +34,7 @@ def _enqueue(storage: pgjq.PostgresStorage, mode: Colour, id: str = "a") -> obje
 
 
 @MODES
-def test_a_server_that_says_nothing_is_given_up(database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_says_nothing_is_given_up(database: str, mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and never answers, as a firewall or a frozen server does."""
     monkeypatch.setattr(server, "CONNECT_SECONDS", 2)
     with Proxy(database) as proxy:
@@ -51,12 +51,12 @@ def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypat
     monkeypatch.setattr(pool, "PATIENCE", 1.0)
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)
-        _enqueue(storage, "blocking")
+        _enqueue(storage, "sync")
         proxy.refuse()
         with pytest.raises(pgjq.StorageUnavailableError):
-            _enqueue(storage, "blocking", "b")  # Its connection may have been cut.
+            _enqueue(storage, "sync", "b")  # Its connection may have been cut.
         with pytest.raises(pgjq.StorageUnavailableError, match="no connection for 1 s: connection") as raised:
-            _enqueue(storage, "blocking", "b")
+            _enqueue(storage, "sync", "b")
         assert "max_size" not in str(raised.value)
         storage.close()
 
@@ -69,10 +69,10 @@ def test_connections_that_are_all_in_use_are_named_as_the_reason(
     pgjq.Client(storage).create_queue("q")
     with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:
         pgjq.Client(storage).enqueue("q", "a", None, connection=holder)
-        waiting = threads.submit(_enqueue, storage, "blocking")
+        waiting = threads.submit(_enqueue, storage, "sync")
         until(lambda: waits_for_a_lock(database))
         with pytest.raises(pgjq.StorageUnavailableError, match=r"all 1 connections .* raise max_size"):
-            _enqueue(storage, "blocking", "b")
+            _enqueue(storage, "sync", "b")
         holder.rollback()
         waiting.result(60)
     storage.close()

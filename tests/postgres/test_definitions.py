@@ -41,7 +41,7 @@ def client(postgres: PostgresStorage) -> Client:
 
 
 def fail_all(postgres: PostgresStorage, queue: str = "q") -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     jobs = drive(ops.claim([queue], worker="w", limit=5000, policy=POLICY))
     drive(ops.settle([Settlement(job.lease, Failed(JobError("E", "boom"))) for job in jobs]))
 

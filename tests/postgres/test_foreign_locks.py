@@ -65,7 +65,7 @@ async def enqueue_async(storage: pgjq.PostgresStorage, job_id: str) -> None:
 def test_a_failed_job_is_settled_and_reaped_while_an_outsider_holds_the_lock_of_its_dead_letter_queue(
     server: str, postgres: pgjq.PostgresStorage, database: str
 ) -> None:
-    client, ops = pgjq.Client(postgres), postgres.operations("blocking")
+    client, ops = pgjq.Client(postgres), postgres.operations("sync")
     client.create_queue("dead")
     client.create_queue("mail", dead_letter="dead", retry_limit=0)
     client.enqueue_many("mail", [("settled", 1), ("reaped", 1)])

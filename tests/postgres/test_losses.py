@@ -95,7 +95,7 @@ def test_an_enqueue_whose_transaction_died_leaves_the_id_free(database: str, pos
 
 
 def test_a_settle_that_lost_its_connection_can_be_made_again(database: str, postgres: PostgresStorage) -> None:
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     client.enqueue("q", "a", 1)
     (job,) = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
     settlement = Settlement(job.lease, Completed(b"1"))
@@ -109,7 +109,7 @@ def test_a_settle_that_lost_its_connection_can_be_made_again(database: str, post
 
 
 def test_a_subscriber_hears_again_after_its_connection_was_cut(database: str, postgres: PostgresStorage) -> None:
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     heard = drive(ops.subscribe())
     client.enqueue("q", "before", 1)
     assert [e.id for e in drive(heard.next(10))] == ["before"]
@@ -123,7 +123,7 @@ def test_a_subscriber_hears_again_after_its_connection_was_cut(database: str, po
 def test_a_sleeper_is_woken_to_look_for_itself_when_its_connection_was_cut(
     database: str, postgres: PostgresStorage
 ) -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     with ThreadPoolExecutor(1) as pool:
         sleeping = pool.submit(lambda: drive(ops.wait_for_work(["q"], 60)))
         with psycopg.connect(database, autocommit=True) as connection:
@@ -133,7 +133,7 @@ def test_a_sleeper_is_woken_to_look_for_itself_when_its_connection_was_cut(
 
 
 def test_nobody_listens_after_the_last_one_left(database: str, postgres: PostgresStorage) -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     one, other = drive(ops.subscribe()), drive(ops.subscribe("q"))
     with psycopg.connect(database, autocommit=True) as connection:
 
@@ -151,11 +151,11 @@ def test_nobody_listens_after_the_last_one_left(database: str, postgres: Postgre
 def test_a_leader_whose_connection_was_cut_is_out_of_office_and_can_stand_again(
     database: str, postgres: PostgresStorage
 ) -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
     assert kill(database, "pgjq reaper") == 1
     rival = PostgresStorage(database)
-    assert drive(rival.operations("blocking").elect("reaper", "bob", ttl=30))
+    assert drive(rival.operations("sync").elect("reaper", "bob", ttl=30))
     assert not drive(ops.elect("reaper", "ann", ttl=30))
     rival.close()
     until(lambda: drive(ops.elect("reaper", "ann", ttl=30)))
@@ -163,27 +163,27 @@ def test_a_leader_whose_connection_was_cut_is_out_of_office_and_can_stand_again(
 
 def test_a_silent_leader_is_out_of_office_when_its_time_is_over(database: str, postgres: PostgresStorage) -> None:
     """The server itself ends the session of a leader that says nothing, stopped or cut off as it may be."""
-    assert drive(postgres.operations("blocking").elect("reaper", "ann", ttl=0.2))
+    assert drive(postgres.operations("sync").elect("reaper", "ann", ttl=0.2))
     rival = PostgresStorage(database)
-    until(lambda: drive(rival.operations("blocking").elect("reaper", "bob", ttl=30)))
-    assert not drive(postgres.operations("blocking").elect("reaper", "ann", ttl=0.2))
+    until(lambda: drive(rival.operations("sync").elect("reaper", "bob", ttl=30)))
+    assert not drive(postgres.operations("sync").elect("reaper", "ann", ttl=0.2))
     rival.close()
 
 
 def test_a_leader_whose_session_changed_hands_does_not_lead(database: str, postgres: PostgresStorage) -> None:
     """A pooler may hand the lock's session to somebody else; then the proof fails, and is not trusted."""
-    ops: Any = postgres.operations("blocking")
+    ops: Any = postgres.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
-    ops._offices._offices["reaper", "ann"]._session.execute("select pg_advisory_unlock_all()")
+    ops._leader_locks._leader_locks["reaper", "ann"]._session.execute("select pg_advisory_unlock_all()")
     rival = PostgresStorage(database)
-    assert drive(rival.operations("blocking").elect("reaper", "bob", ttl=30))
+    assert drive(rival.operations("sync").elect("reaper", "bob", ttl=30))
     assert not drive(ops.elect("reaper", "ann", ttl=30))
     rival.close()
 
 
 def test_closing_resigns_at_once(database: str) -> None:
     first, second = PostgresStorage(database), PostgresStorage(database)
-    assert drive(first.operations("blocking").elect("reaper", "ann", ttl=30))
+    assert drive(first.operations("sync").elect("reaper", "ann", ttl=30))
     first.close()
-    until(lambda: drive(second.operations("blocking").elect("reaper", "bob", ttl=30)))
+    until(lambda: drive(second.operations("sync").elect("reaper", "bob", ttl=30)))
     second.close()

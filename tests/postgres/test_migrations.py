@@ -64,7 +64,7 @@ os.close(speak)
 sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 """
 
-every_colour = pytest.mark.parametrize("colour", ["blocking", "async"])
+every_mode = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 def alembic(*arguments: str, cwd: Path = ROOT, **environment: str) -> str:
@@ -82,10 +82,8 @@ def works(conninfo: str, schema: str = "pgjq") -> bool:
     """Put a job through the schema."""
     with closing(pgjq.PostgresStorage(conninfo, schema=schema)) as storage:
         pgjq.Client(storage).enqueue("mail", "one", {"to": "ann"})
-        (claimed,) = drive(
-            storage.operations("blocking").claim(["mail"], worker="w", limit=9, policy=pgjq.LeasePolicy())
-        )
-        drive(storage.operations("blocking").settle([Settlement(claimed.lease, Completed(b"7"))]))
+        (claimed,) = drive(storage.operations("sync").claim(["mail"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
+        drive(storage.operations("sync").settle([Settlement(claimed.lease, Completed(b"7"))]))
         return pgjq.Client(storage).get_result("mail", "one") == 7
 
 
@@ -140,8 +138,8 @@ def replaced_version(conninfo: str, change: int) -> Iterator[None]:
         connection.execute(sql.SQL(define + "return {}").format(row[0]))
 
 
-def enqueue(colour: str, storage: pgjq.PostgresStorage) -> None:
-    if colour == "blocking":
+def enqueue(mode: str, storage: pgjq.PostgresStorage) -> None:
+    if mode == "sync":
         pgjq.Client(storage).enqueue("mail", "one", 1)
     else:
         asyncio.run(pgjq.AsyncClient(storage).enqueue("mail", "one", 1))
@@ -248,7 +246,7 @@ def test_any_schema_name_works_from_the_migration_to_the_events(
     schema_dropped_afterwards.append(schema)
     pgjq.migrate(migrated, schema)
     with closing(pgjq.PostgresStorage(migrated, schema=schema)) as storage:
-        client, operations = pgjq.Client(storage), storage.operations("blocking")
+        client, operations = pgjq.Client(storage), storage.operations("sync")
         subscription = drive(operations.subscribe())
         client.enqueue("mail", "one", {"to": "ann"})
         client.enqueue_many("bulk", [(None, n) for n in range(150)])
@@ -291,12 +289,12 @@ def test_two_schemas_in_one_database_do_not_see_each_other(migrated: str, schema
         pgjq.migrate(migrated, name)
     here, there = (pgjq.PostgresStorage(migrated, schema=name) for name in names)
     with closing(here), closing(there):
-        heard_here = drive(here.operations("blocking").subscribe())
-        heard_there = drive(there.operations("blocking").subscribe())
+        heard_here = drive(here.operations("sync").subscribe())
+        heard_there = drive(there.operations("sync").subscribe())
         assert pgjq.Client(here).enqueue("mail", "one", "here").status == "queued"
         assert pgjq.Client(there).get_status("mail", "one") is None
         assert pgjq.Client(there).enqueue("mail", "one", "there").status == "queued"
-        (claimed,) = drive(there.operations("blocking").claim(["mail"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
+        (claimed,) = drive(there.operations("sync").claim(["mail"], worker="w", limit=9, policy=pgjq.LeasePolicy()))
         assert claimed.payload == b'"there"'
         pgjq.Client(here).enqueue("mail", "last", 1)
         pgjq.Client(there).enqueue("mail", "end", 1)
@@ -320,45 +318,45 @@ def test_a_worker_is_not_woken_by_another_schemas_jobs(migrated: str, schema_dro
     listens = "select from pg_locks where locktype = 'advisory' and mode = 'ShareLock'"
     connection = psycopg.connect(migrated, autocommit=True)
     with closing(here), closing(there), closing(connection), ThreadPoolExecutor(1) as threads:
-        woken = threads.submit(lambda: drive(there.operations("blocking").wait_for_work(["mail"], 0.5)))
+        woken = threads.submit(lambda: drive(there.operations("sync").wait_for_work(["mail"], 0.5)))
         while connection.execute(listens).rowcount == 0:
             assert not woken.done()
         pgjq.Client(here).enqueue("mail", "one", 1)
         assert woken.result() is False
 
 
-@every_colour
-def test_a_missing_schema_is_an_error_that_says_what_to_run(colour: str, empty_database: str) -> None:
+@every_mode
+def test_a_missing_schema_is_an_error_that_says_what_to_run(mode: str, empty_database: str) -> None:
     with (
         closing(pgjq.PostgresStorage(empty_database)) as storage,
         pytest.raises(pgjq.SchemaError, match=r"pgjq migrate.*pgjq\.migrate\("),
     ):
-        enqueue(colour, storage)
+        enqueue(mode, storage)
 
 
-@every_colour
-def test_a_schema_that_is_too_old_is_an_error_that_says_what_to_run(colour: str, database: str) -> None:
+@every_mode
+def test_a_schema_that_is_too_old_is_an_error_that_says_what_to_run(mode: str, database: str) -> None:
     with (
         replaced_version(database, -1),
         closing(pgjq.PostgresStorage(database)) as storage,
         pytest.raises(pgjq.SchemaError, match=r"has version 0, this code needs 1: run .*pgjq migrate"),
     ):
-        enqueue(colour, storage)
+        enqueue(mode, storage)
 
 
-@every_colour
-def test_a_schema_that_is_too_new_is_an_error_that_says_what_to_upgrade(colour: str, database: str) -> None:
+@every_mode
+def test_a_schema_that_is_too_new_is_an_error_that_says_what_to_upgrade(mode: str, database: str) -> None:
     with (
         replaced_version(database, +1),
         closing(pgjq.PostgresStorage(database)) as storage,
         pytest.raises(pgjq.SchemaError, match=r"has version 2, this code knows 1: upgrade pgjq"),
     ):
-        enqueue(colour, storage)
+        enqueue(mode, storage)
 
 
 def test_every_operation_looks_at_the_schema_first(database: str) -> None:
     with replaced_version(database, +1), closing(pgjq.PostgresStorage(database)) as storage:
-        client, operations = pgjq.Client(storage), storage.operations("blocking")
+        client, operations = pgjq.Client(storage), storage.operations("sync")
         for operation in (
             lambda: client.get_status("mail", "one"),
             lambda: client.cancel("mail", "one"),

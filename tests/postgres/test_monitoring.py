@@ -90,7 +90,7 @@ def clock(database: str) -> Iterator[PostgresClock]:
 
 
 def run(postgres: pgjq.PostgresStorage, queue: str, outcome: Any, worker: str = "ann") -> None:
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     (job,) = drive(ops.claim([queue], worker=worker, limit=1, policy=POLICY))
     if outcome is not None:
         drive(ops.settle([Settlement(job.lease, outcome)]))
@@ -141,7 +141,7 @@ def test_a_backlog_is_counted_and_its_age_is_that_of_the_first_in_line(
     own, long = ask(postgres.conninfo, "backlog")
     assert (own["queue"], own["ready"], own["processing"], own["oldest_age"]) == ("own", 1, 1, timedelta(seconds=60))
     assert (long["queue"], long["ready"], long["paused"], long["counted_at"]) == ("long", 1_000, True, None)
-    drive(postgres.operations("blocking").observe(with_endings=False))  # pyright: ignore[reportAttributeAccessIssue]
+    drive(postgres.operations("sync").observe(with_endings=False))  # pyright: ignore[reportAttributeAccessIssue]
     own, long = ask(postgres.conninfo, "backlog")
     assert (own["counted_ready"], own["counted_deferred"], long["counted_ready"]) == (1, 1, 1_001)
     assert own["counted_oldest_age"] == timedelta(seconds=60)
@@ -156,7 +156,7 @@ def test_throughput_is_by_minute_with_what_jobs_waited_and_ran(
     for queue, outcome in (("q", Completed(b"1")), ("q", Failed(ERROR)), ("own", Completed(b"1"))):
         client.enqueue(queue, None, 1)
         clock.advance(2)
-        ops = postgres.operations("blocking")
+        ops = postgres.operations("sync")
         (job,) = drive(ops.claim([queue], worker="ann", limit=1, policy=POLICY))
         clock.advance(3)
         drive(ops.settle([Settlement(job.lease, outcome)]))
@@ -184,7 +184,7 @@ def test_running_and_stalled_jobs_show_who_holds_them_and_for_how_long(
     clock.advance(25)
     (job,) = ask(postgres.conninfo, "stalled")
     assert (job["id"], job["worker"], job["overdue"], job["reason"]) == ("one", "ann", timedelta(seconds=5), "lease")
-    drive(postgres.operations("blocking").worker_seen(Registration("1", "ann", ("own", "other"), heartbeat=20.0)))
+    drive(postgres.operations("sync").worker_seen(Registration("1", "ann", ("own", "other"), heartbeat=20.0)))
     (worker,) = ask(postgres.conninfo, "workers")
     assert (worker["worker"], worker["alive"], worker["running"]) == ("ann", True, 1)
     assert (worker["queues"], worker["silent_for"]) == (["own", "other"], timedelta())
@@ -224,7 +224,7 @@ def test_blocked_keys_show_what_blocks_them_and_how_many_wait(postgres: pgjq.Pos
 
 def test_leaders_are_the_sessions_that_hold_an_office(postgres: pgjq.PostgresStorage) -> None:
     assert [row["pid"] for row in ask(postgres.conninfo, "leaders")] == [None, None]
-    assert drive(postgres.operations("blocking").elect("reaper", "ann", ttl=30))
+    assert drive(postgres.operations("sync").elect("reaper", "ann", ttl=30))
     nobody, leader = ask(postgres.conninfo, "leaders")
     assert (nobody["office"], nobody["pid"]) == ("maintenance", None)
     assert leader["office"] == "reaper"

@@ -112,7 +112,7 @@ def test_results_that_the_server_would_hang_up_on_are_refused_before(
 ) -> None:
     """A parameter of a gigabyte costs the connection; that must not look like a server that is unavailable."""
     monkeypatch.setattr(operations, "LARGEST_PARAMETER", 1000)
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     Client(postgres).enqueue_many("q", [("large", None), ("small", None)])
     large, small = drive(ops.claim(["q"], worker="w", limit=2, policy=LeasePolicy()))
     with pytest.raises(ValidationError, match="too large"):

@@ -38,8 +38,8 @@ HOLDERS = ("heartbeat_seconds", "expire_in_seconds", "retention_seconds", "retry
 
 def run(mode: str, storage: pgjq.PostgresStorage, method: str, *args: Any, **options: Any) -> Any:
     """Call an operation in one mode."""
-    if mode == "blocking":
-        return drive(getattr(storage.operations("blocking"), method)(*args, **options))
+    if mode == "sync":
+        return drive(getattr(storage.operations("sync"), method)(*args, **options))
 
     async def call() -> Any:
         ops = storage.operations("async")
@@ -58,7 +58,7 @@ def poison(storage: pgjq.PostgresStorage, change: str, table: str = "body") -> N
         connection.execute(update.encode(), [[seq for (seq,) in found]])
 
 
-@pytest.mark.parametrize("mode", ["blocking", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("what", POISON)
 def test_a_poisoned_row_is_set_aside_as_failed_and_the_rest_goes_on(
     what: str, mode: str, postgres: pgjq.PostgresStorage, database: str, caplog: pytest.LogCaptureFixture
@@ -98,10 +98,10 @@ def test_a_poisoned_row_is_set_aside_as_failed_and_the_rest_goes_on(
 
 def test_a_waiter_of_a_poisoned_job_is_told_that_it_failed(postgres: pgjq.PostgresStorage) -> None:
     client = pgjq.Client(postgres)
-    waiter = drive(postgres.operations("blocking").expect("q", "bad"))
+    waiter = drive(postgres.operations("sync").result_waiter("q", "bad"))
     drive(waiter.enqueue(pgjq.options.Submission("bad", b"1", pgjq.options.USUAL)))
     poison(postgres, 'options = \'{"heartbeat_seconds": "soon"}\'')
-    assert run("blocking", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT) == []
+    assert run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT) == []
     answer = drive(waiter.answer(30.0))
     assert answer is not None
     assert answer.state == "failed"
@@ -115,7 +115,7 @@ def test_a_poisoned_job_of_a_key_lets_the_next_one_run(postgres: pgjq.PostgresSt
     client.enqueue("q", "bad", 1, singleton_key="k")
     client.enqueue("q", "good", 1, singleton_key="k")
     poison(postgres, 'options = \'{"expire_in_seconds": "soon"}\'')
-    taken = run("blocking", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
+    taken = run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
     assert [job.lease.id for job in taken] == ["good"]
 
 
@@ -124,10 +124,10 @@ def test_a_poisoned_job_of_a_key_lets_the_next_one_run(postgres: pgjq.PostgresSt
 def test_a_record_kept_for_an_impossible_time_fails_no_settlement(change: str, postgres: pgjq.PostgresStorage) -> None:
     client = pgjq.Client(postgres)
     client.enqueue_many("q", [("bad", 1), ("good", 2)])
-    taken = run("blocking", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
+    taken = run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
     poison(postgres, change, "job")
     settled = run(
-        "blocking",
+        "sync",
         postgres,
         "settle",
         [pgjq.storage.base.Settlement(job.lease, pgjq.outcome.Completed(b"1")) for job in taken],
@@ -140,7 +140,7 @@ def test_options_of_the_wrong_kind_reach_no_handler(postgres: pgjq.PostgresStora
     client = pgjq.Client(postgres)
     client.enqueue_many("q", [("bad", 1), ("good", 2)])
     poison(postgres, """options = '{"retry_delay": "soon", "retry_backoff": "yes", "newer": 1, "dead_letter": 5}'""")
-    taken = run("blocking", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
+    taken = run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
     assert [job.options for job in taken] == [pgjq.options.PLAIN] * 2
 
 
@@ -149,7 +149,7 @@ def test_a_failure_that_no_job_is_to_blame_for_is_raised(postgres: pgjq.Postgres
     impossible = pgjq.LeasePolicy(lease=10, heartbeat=None)
     object.__setattr__(impossible, "expire", 1e300)
     with pytest.raises(pgjq.StorageError, match="out of range"):
-        run("blocking", postgres, "claim", ["q"], worker="w", limit=1, policy=impossible)
+        run("sync", postgres, "claim", ["q"], worker="w", limit=1, policy=impossible)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_what_the_functions_for_producers_accept_stops_nobody(
     }
     with suppress(psycopg.DataError, psycopg.errors.CheckViolation):
         connection.execute(calls[function].encode(), [text])
-    ops = postgres.operations("blocking")
+    ops = postgres.operations("sync")
     pgjq.Client(postgres).enqueue("q", None, 1)
     for statement in ("claim", "reap", "prune_waiting"):
         connection.execute("update pgjq.job set locked_until = pgjq.now() - interval '1 s' where state = 1")
@@ -246,5 +246,5 @@ def test_role_worker_cannot_prune_jobs_that_have_not_waited_for_their_retention(
     worker = house.storages["worker"]
     with pytest.raises(psycopg.errors.UndefinedFunction):
         execute(worker.conninfo, "select pgjq.prune_waiting(100000, 0)")
-    drive(worker.operations("blocking").prune())
+    drive(worker.operations("sync").prune())
     assert house.client.get_status("pruned", "waiting") is not None

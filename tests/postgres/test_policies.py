@@ -54,11 +54,11 @@ def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def claim(postgres: PostgresStorage, limit: int = 10, queue: str = "q") -> list[Claimed]:
-    return drive(postgres.operations("blocking").claim([queue], worker="w", limit=limit, policy=POLICY))
+    return drive(postgres.operations("sync").claim([queue], worker="w", limit=limit, policy=POLICY))
 
 
 def settle(postgres: PostgresStorage, jobs: list[Claimed], outcome: Any) -> None:
-    drive(postgres.operations("blocking").settle([Settlement(job.lease, outcome) for job in jobs]))
+    drive(postgres.operations("sync").settle([Settlement(job.lease, outcome) for job in jobs]))
 
 
 def insert(connection: psycopg.Connection[Any], state: int, key: str | None, queue: str = "q") -> None:
@@ -237,11 +237,11 @@ def test_a_handler_with_an_old_snapshot_lets_the_next_of_its_key_run(
     client.enqueue("q", "2", 1, singleton_key="k")
 
     async def handle() -> None:
-        async with postgres.operations("blocking").effects(first) as effects:
-            effects.connection.execute(f"set transaction isolation level {level}".encode())
-            effects.connection.execute("select 1 from pgjq.queue")
+        async with postgres.operations("sync").job_transaction(first) as job_transaction:
+            job_transaction.connection.execute(f"set transaction isolation level {level}".encode())
+            job_transaction.connection.execute("select 1 from pgjq.queue")
             assert claim(postgres) == []
-            await effects.complete(b"1")
+            await job_transaction.complete(b"1")
 
     drive(handle())
     assert [job.lease.id for job in claim(postgres)] == ["2"]
@@ -256,9 +256,9 @@ def test_statements_of_the_storage_see_what_was_committed_whatever_the_databases
         (job,) = claim(strict)
 
         async def look() -> list[Any]:
-            async with strict.operations("blocking").effects(job) as effects:
-                rows = [effects.connection.execute(f"show {n}".encode()).fetchone()[0] for n in SHOWN]
-                await effects.complete(b"1")
+            async with strict.operations("sync").job_transaction(job) as job_transaction:
+                rows = [job_transaction.connection.execute(f"show {n}".encode()).fetchone()[0] for n in SHOWN]
+                await job_transaction.complete(b"1")
                 return rows
 
         assert drive(look()) == ["read committed", "1234kB"]
@@ -465,7 +465,7 @@ class Crowd:
         jobs = claim(self.postgres, self.random.randrange(1, 5))
         boom = JobError("E", "boom")
         outcomes = [Completed(), Completed(), Failing(boom), Failing(boom, 0.005), Released(), Failed(boom)]
-        ops = self.postgres.operations("blocking")
+        ops = self.postgres.operations("sync")
         drive(ops.settle([Settlement(job.lease, self.random.choice(outcomes)) for job in jobs]))
 
     def meddle(self) -> None:
@@ -493,11 +493,11 @@ def test_a_line_whose_head_was_deleted_by_hand_goes_on_after_the_next_round(
     client.create_queue("q", policy=policy)
     client.enqueue_many("q", [NewJob(f"{n}", 1, singleton_key="k") for n in (1, 2)])
     assert [job.lease.id for job in claim(postgres)] == ["1"]
-    drive(postgres.operations("blocking").observe())  # type: ignore[attr-defined]
+    drive(postgres.operations("sync").observe())  # type: ignore[attr-defined]
     assert claim(postgres) == []
     connection.execute("delete from pgjq.job where state = 1")
     assert claim(postgres) == []
-    drive(postgres.operations("blocking").observe())  # type: ignore[attr-defined]
+    drive(postgres.operations("sync").observe())  # type: ignore[attr-defined]
     assert [job.lease.id for job in claim(postgres)] == ["2"]
 
 

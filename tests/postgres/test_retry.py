@@ -26,7 +26,7 @@ BLOCKED = """
 
 def run(storage: PostgresStorage, outcome: Outcome) -> bool:
     """Claim the job and end it, if it is there."""
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     taken = drive(ops.claim(["q"], worker="w", limit=1, policy=LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, outcome) for job in taken]))
     return bool(taken)

@@ -176,14 +176,14 @@ def test_a_producer_cannot_use_a_number_that_another_transaction_has_reserved(ho
     house.client.create_queue("numbers")
     use = "select pgjq.enqueue_jobs('numbers', '{a}', '{1}', '{}', null, %(seqs)s)"
     with psycopg.connect(conninfo) as one, psycopg.connect(conninfo) as two:
-        reserved = one.execute("select (pgjq.reserve('numbers', 1)).seqs").fetchone()
-        assert reserved is not None
+        dedicated = one.execute("select (pgjq.reserve('numbers', 1)).seqs").fetchone()
+        assert dedicated is not None
         two.execute("select pgjq.reserve('numbers', 1)")
         with pytest.raises(psycopg.errors.CheckViolation):
-            two.execute(use, {"seqs": reserved[0]})
-        one.execute(use, {"seqs": reserved[0]})
+            two.execute(use, {"seqs": dedicated[0]})
+        one.execute(use, {"seqs": dedicated[0]})
     with psycopg.connect(conninfo) as later, pytest.raises(psycopg.errors.CheckViolation):
-        later.execute(use, {"seqs": reserved[0]})
+        later.execute(use, {"seqs": dedicated[0]})
     assert [job.id for job in house.client.find_jobs("numbers")] == ["a"]
 
 

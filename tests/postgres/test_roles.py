@@ -38,7 +38,7 @@ mail.execute(lambda job: job.payload)
 
 def run_one(house: House, queue: str, outcome: Any) -> None:
     """Run the next job of a queue as its owner would."""
-    ops = house.storages["owner"].operations("blocking")
+    ops = house.storages["owner"].operations("sync")
     (job,) = drive(ops.claim([queue], worker="w", limit=1, policy=POLICY))
     drive(ops.settle([Settlement(job.lease, outcome)]))
 
@@ -107,7 +107,7 @@ def ask(house: House, storage: pgjq.PostgresStorage) -> None:
 
 
 def work(house: House, storage: pgjq.PostgresStorage) -> None:
-    queue, ops = uuid4().hex, storage.operations("blocking")
+    queue, ops = uuid4().hex, storage.operations("sync")
     house.client.create_queue(queue + "dead")
     house.client.create_queue(queue, partition=True, dead_letter=queue + "dead")
     house.client.enqueue_many(queue, [(str(n), n) for n in range(3)])
@@ -120,9 +120,9 @@ def work(house: House, storage: pgjq.PostgresStorage) -> None:
 
 
 def keep_alive(house: House, storage: pgjq.PostgresStorage) -> None:
-    queue, ops = uuid4().hex, storage.operations("blocking")
+    queue, ops = uuid4().hex, storage.operations("sync")
     house.client.enqueue(queue, "one", 1)
-    (job,) = drive(house.storages["owner"].operations("blocking").claim([queue], worker="w", limit=1, policy=POLICY))
+    (job,) = drive(house.storages["owner"].operations("sync").claim([queue], worker="w", limit=1, policy=POLICY))
     assert drive(ops.heartbeat([job.lease])).lost == []
     assert drive(ops.save_checkpoint(job.lease, b"1"))
     assert drive(ops.save_checkpoint(job.lease, b"2"))
@@ -131,13 +131,13 @@ def keep_alive(house: House, storage: pgjq.PostgresStorage) -> None:
 def reap(house: House, storage: pgjq.PostgresStorage) -> None:
     queue, policy = uuid4().hex, pgjq.LeasePolicy(lease=0.001, heartbeat=None)
     house.client.enqueue(queue, "one", 1)
-    drive(house.storages["owner"].operations("blocking").claim([queue], worker="w", limit=1, policy=policy))
-    while not [job for job in drive(storage.operations("blocking").reap()) if job.queue == queue]:
+    drive(house.storages["owner"].operations("sync").claim([queue], worker="w", limit=1, policy=policy))
+    while not [job for job in drive(storage.operations("sync").reap()) if job.queue == queue]:
         pass
 
 
 def keep_order(_: House, storage: pgjq.PostgresStorage) -> None:
-    ops: Any = storage.operations("blocking")
+    ops: Any = storage.operations("sync")
     drive(ops.prune())
     drive(ops.observe(with_endings=True))
 
@@ -145,14 +145,14 @@ def keep_order(_: House, storage: pgjq.PostgresStorage) -> None:
 def list_workers(house: House, storage: pgjq.PostgresStorage) -> None:
     queue = uuid4().hex
     house.client.enqueue(queue, "one", 1)
-    ops = house.storages["owner"].operations("blocking")
+    ops = house.storages["owner"].operations("sync")
     drive(ops.worker_seen(Registration(queue, queue, (queue,), 10.0)))
     drive(ops.claim([queue], worker=queue, limit=1, policy=POLICY))
     assert [worker.running for worker in pgjq.Client(storage).get_workers() if worker.id == queue] == [1]
 
 
 def register(_: House, storage: pgjq.PostgresStorage) -> None:
-    ops, registration = storage.operations("blocking"), Registration(uuid4().hex, "w", ("q",), 10.0)
+    ops, registration = storage.operations("sync"), Registration(uuid4().hex, "w", ("q",), 10.0)
     for _ in range(2):
         drive(ops.worker_seen(registration))
     drive(ops.worker_stopped(registration))

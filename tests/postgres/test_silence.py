@@ -12,16 +12,16 @@ import psycopg
 import pytest
 
 import pgjq
-from pgjq.storage.postgres import line, server, watchdog
+from pgjq.storage.postgres import listen_connection, server, watchdog
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy, Trap
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
 
-MODES = pytest.mark.parametrize("mode", ["blocking", "async"])
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +29,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ask about a silent session soon, and wait for the answer for a short time."""
     monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
     monkeypatch.setattr(watchdog, "ASK_AGAIN_SECONDS", 0.5)
-    monkeypatch.setattr(line, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(listen_connection, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(server, "CONNECT_SECONDS", 2)
     return iter([None])
 
 
-def call(storage: pgjq.PostgresStorage, mode: Colour, work: Callable[[Any], Any], *, before: Any = None) -> Any:
+def call(storage: pgjq.PostgresStorage, mode: Mode, work: Callable[[Any], Any], *, before: Any = None) -> Any:
     """Call a client's methods, with something done in between."""
-    if mode == "blocking":
+    if mode == "sync":
         client = pgjq.Client(storage)
         client.enqueue("q", "first", None)
         before()
@@ -57,7 +57,7 @@ def call(storage: pgjq.PostgresStorage, mode: Colour, work: Callable[[Any], Any]
 
 
 @MODES
-def test_a_call_whose_answer_never_comes_is_given_up(database: str, mode: Colour) -> None:
+def test_a_call_whose_answer_never_comes_is_given_up(database: str, mode: Mode) -> None:
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)
         with pytest.raises(pgjq.StorageUnavailableError):
@@ -67,7 +67,7 @@ def test_a_call_whose_answer_never_comes_is_given_up(database: str, mode: Colour
 
 
 @MODES
-def test_a_call_whose_answer_was_lost_is_given_up(database: str, mode: Colour) -> None:
+def test_a_call_whose_answer_was_lost_is_given_up(database: str, mode: Mode) -> None:
     """The server has answered, and waits for its client; new connections are as good as ever."""
     trap = Trap(b"pgjq.get_jobs", "unanswered", hold=True)
     with Proxy(database, trap) as proxy:
@@ -79,7 +79,7 @@ def test_a_call_whose_answer_was_lost_is_given_up(database: str, mode: Colour) -
 
 
 @MODES
-def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str, mode: Colour) -> None:
+def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str, mode: Mode) -> None:
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)
         with pytest.raises(pgjq.TimeoutError):
@@ -90,7 +90,7 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str,
 
 @MODES
 def test_a_question_that_is_not_answered_delays_no_deadline(
-    database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch
+    database: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, over = threading.Event(), threading.Event()
     waited_in_vain: list[bool] = []
@@ -123,7 +123,7 @@ def test_a_question_that_is_not_answered_delays_no_deadline(
 
 
 @MODES
-def test_a_statement_that_waits_for_a_lock_is_not_cut(database: str, mode: Colour) -> None:
+def test_a_statement_that_waits_for_a_lock_is_not_cut(database: str, mode: Mode) -> None:
     storage = pgjq.PostgresStorage(database)
     with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:
         pgjq.Client(storage).enqueue("q", "other", None)

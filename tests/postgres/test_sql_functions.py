@@ -70,11 +70,11 @@ def call(connection: psycopg.Connection[dict[str, Any]], arguments: LiteralStrin
 
 
 def claim(storage: pgjq.PostgresStorage) -> list[Any]:
-    return drive(storage.operations("blocking").claim(["mail"], worker="w", limit=10, policy=pgjq.LeasePolicy()))
+    return drive(storage.operations("sync").claim(["mail"], worker="w", limit=10, policy=pgjq.LeasePolicy()))
 
 
 def end_everything(storage: pgjq.PostgresStorage, outcome: Outcome) -> None:
-    drive(storage.operations("blocking").settle([Settlement(job.lease, outcome) for job in claim(storage)]))
+    drive(storage.operations("sync").settle([Settlement(job.lease, outcome) for job in claim(storage)]))
 
 
 def test_what_sql_enqueues_the_client_reads_and_a_worker_runs(
@@ -318,7 +318,7 @@ def test_sql_and_python_delay_retries_alike(
 def test_a_subscriber_hears_of_what_sql_enqueues(
     connection: psycopg.Connection[dict[str, Any]], postgres: pgjq.PostgresStorage
 ) -> None:
-    subscription = drive(postgres.operations("blocking").subscribe("mail"))
+    subscription = drive(postgres.operations("sync").subscribe("mail"))
     call(connection, "'mail', '1', id => 'one'")
     connection.commit()
     assert [(event.name, event.id) for event in drive(subscription.next(30))] == [("queued", "one")]

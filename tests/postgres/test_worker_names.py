@@ -31,12 +31,12 @@ def clock(postgres: pgjq.PostgresStorage) -> Iterator[PostgresClock]:
 
 def names(storage: pgjq.PostgresStorage) -> list[str]:
     """Prune, and list the names that are left."""
-    drive(storage.operations("blocking").prune())
+    drive(storage.operations("sync").prune())
     return [name for (name,) in execute(storage.conninfo, "select name from pgjq.worker order by name")]
 
 
 def test_a_name_is_pruned_once_nothing_mentions_it(postgres: pgjq.PostgresStorage, clock: PostgresClock) -> None:
-    client, ops = pgjq.Client(postgres), postgres.operations("blocking")
+    client, ops = pgjq.Client(postgres), postgres.operations("sync")
     client.enqueue("q", "kept", 1, delete_after_seconds=20 * DAY)
     (job,) = drive(ops.claim(["q"], worker="history", limit=1, policy=FOR_EVER))
     drive(ops.settle([Settlement(job.lease, Completed(None))]))

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pgjq.storage.redis.replies import Replies
+from pgjq.storage.redis.resp import RespReader
 from tests.worker.proxy import Proxy, Trap
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class _Tapped:
     def __init__(self, trap: Trap, client: Streams, server: Streams) -> None:
         self._trap = trap
         self._client, self._server = client, server
-        self._commands = Replies(self._sent)  # A command is written as an answer with many parts is.
-        self._answers = Replies(self._answered)
+        self._commands = RespReader(self._sent)  # A command is written as an answer with many parts is.
+        self._answers = RespReader(self._answered)
         self._asked = self._told = 0
         self._armed: int | None = None
 

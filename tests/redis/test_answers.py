@@ -39,13 +39,13 @@ NONSENSE = (
 
 def work(storage: pgjq.RedisStorage) -> None:
     """Complete everything that waits, with its id as the result."""
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     jobs = drive(ops.claim([QUEUE], worker="ann", limit=100, policy=pgjq.LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, Completed(job.lease.id.encode())) for job in jobs]))
 
 
-def expect(storage: pgjq.RedisStorage, job_id: str) -> Any:
-    waiter = drive(storage.operations("blocking").expect(QUEUE, job_id))
+def result_waiter(storage: pgjq.RedisStorage, job_id: str) -> Any:
+    waiter = drive(storage.operations("sync").result_waiter(QUEUE, job_id))
     drive(waiter.enqueue(submission(job_id)))
     return waiter
 
@@ -74,7 +74,7 @@ def overhearing(server: RedisServer, storage: pgjq.RedisStorage) -> Generator[Ca
 
 def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
     pgjq.Client(storage).enqueue_many(QUEUE, [(str(n), None) for n in range(5)])
-    waiters = [expect(storage, "3"), expect(storage, "new")]
+    waiters = [result_waiter(storage, "3"), result_waiter(storage, "new")]
     with overhearing(redis_server, storage) as said:
         work(storage)
         assert sorted((queue, job_id) for queue, job_id, *_ in said()) == [(QUEUE, "3"), (QUEUE, "new")]
@@ -85,13 +85,13 @@ def test_of_jobs_that_are_deleted_those_are_told_of_that_had_not_ended(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
     clock, client = RedisClock(storage), pgjq.Client(storage)
-    waiters = [expect(storage, "over")]
+    waiters = [result_waiter(storage, "over")]
     work(storage)
-    waiters.append(expect(storage, "not yet"))
+    waiters.append(result_waiter(storage, "not yet"))
     with overhearing(redis_server, storage) as said:
         client.delete_job(QUEUE, "not yet")
         clock.advance(30 * 86400)
-        assert drive(storage.operations("blocking").prune()) == 1
+        assert drive(storage.operations("sync").prune()) == 1
         assert [(len(told), *told[:2], told[3]) for told in said()] == [(4, QUEUE, "not yet", False)]
     assert drive(waiters[1].answer(60)) is None
     for waiter in waiters:
@@ -102,8 +102,8 @@ def test_of_jobs_that_are_deleted_those_are_told_of_that_had_not_ended(
 def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
     redis_server: RedisServer, storage: pgjq.RedisStorage, size: int
 ) -> None:
-    ops, result = storage.operations("blocking"), b"\n" * size
-    waiter = expect(storage, "a")
+    ops, result = storage.operations("sync"), b"\n" * size
+    waiter = result_waiter(storage, "a")
     (job,) = drive(ops.claim([QUEUE], worker="ann", limit=1, policy=pgjq.LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, Completed(result))]))
     with redis_server.client() as client:
@@ -115,8 +115,8 @@ def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
 
 def test_word_of_an_end_that_was_undone_is_not_believed(storage: pgjq.RedisStorage) -> None:
     """A waiter listens before it joins: what it hears of a job that it only found may be older than that."""
-    ops = storage.operations("blocking")
-    first, second = expect(storage, "a"), drive(ops.expect(QUEUE, "a"))
+    ops = storage.operations("sync")
+    first, second = result_waiter(storage, "a"), drive(ops.result_waiter(QUEUE, "a"))
     (job,) = drive(ops.claim([QUEUE], worker="ann", limit=1, policy=pgjq.LeasePolicy()))
     drive(ops.settle([Settlement(job.lease, Failed(BOOM))]))
     assert drive(first.answer(60)).state == "failed"
@@ -132,7 +132,7 @@ def test_word_of_an_end_that_was_undone_is_not_believed(storage: pgjq.RedisStora
 def test_an_answer_that_was_not_heard_is_found(
     redis_server: RedisServer, storage: pgjq.RedisStorage, trouble: str
 ) -> None:
-    waiter = expect(storage, "a")
+    waiter = result_waiter(storage, "a")
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(answer, waiter)
         if trouble == "restart":
@@ -164,7 +164,7 @@ def test_a_mark_that_a_failover_forgot_is_set_again_by_a_look(
     records = next(key for key in storage.shared.keys.of_queue(QUEUE) if key.endswith(b":jobs"))
     with redis_server.client() as client, overhearing(redis_server, storage) as said:
         before = client.hgetall(records)
-        waiter = expect(storage, "a")
+        waiter = result_waiter(storage, "a")
         client.hset(records, mapping=before)
         client.config_set("maxmemory", maxmemory)
         assert drive(waiter.answer(0.001)).state == "queued"
@@ -176,7 +176,7 @@ def test_a_mark_that_a_failover_forgot_is_set_again_by_a_look(
 
 def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
     client, keys = pgjq.Client(storage), storage.shared.keys
-    waiter = expect(storage, "a")
+    waiter = result_waiter(storage, "a")
     with client.subscribe(QUEUE) as events, redis_server.client() as raw:
         for nonsense in NONSENSE:
             assert raw.publish(keys.answers, nonsense) == 1
@@ -189,10 +189,10 @@ def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer
 def test_ended_jobs_that_were_waited_for_leave_no_trace_of_their_ids_other_lives(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
-    clock, client, ops = RedisClock(storage), pgjq.Client(storage), storage.operations("blocking")
+    clock, client, ops = RedisClock(storage), pgjq.Client(storage), storage.operations("sync")
     waiters = []
     for _ in range(3):
-        waiters.append(expect(storage, "a"))
+        waiters.append(result_waiter(storage, "a"))
         client.cancel(QUEUE, "a")
     assert [drive(waiter.answer(60)).state for waiter in waiters] == ["cancelled"] * 3
     assert (client.get_queue_stats(QUEUE).total, len(client.find_jobs(QUEUE))) == (1, 1)
@@ -212,7 +212,7 @@ def test_a_task_that_gives_up_while_it_connects_leaves_nothing_behind(storage: p
     async def give_up() -> None:
         ops = storage.operations("async")
         for _ in range(20):
-            expecting = asyncio.create_task(ops.expect(QUEUE, "a"))
+            expecting = asyncio.create_task(ops.result_waiter(QUEUE, "a"))
             await asyncio.sleep(0)
             expecting.cancel()
             (made,) = await asyncio.gather(expecting, return_exceptions=True)

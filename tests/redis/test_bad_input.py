@@ -16,7 +16,7 @@ from redis.crc import key_slot
 import pgjq
 from pgjq.storage.redis.enqueue import MOST
 from pgjq.storage.redis.keys import Keys
-from pgjq.storage.redis.wire import Gate
+from pgjq.storage.redis.transport import Gate
 from tests.redis_server import MAKES, Make, RedisServer
 from tests.worker.conftest import Heard
 
@@ -57,10 +57,10 @@ def test_what_cannot_be_a_storage_is_refused(arguments: dict[str, Any], message:
         pgjq.RedisStorage(**arguments)
 
 
-@pytest.mark.parametrize("colour", ["blocking", "async"])
-def test_a_server_that_is_not_there_is_unavailable(colour: str) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_server_that_is_not_there_is_unavailable(mode: str) -> None:
     with contextlib.closing(pgjq.RedisStorage(host="127.0.0.1", port=free_port())) as storage:
-        call = enqueue if colour == "blocking" else enqueue_async
+        call = enqueue if mode == "sync" else enqueue_async
         with pytest.raises(pgjq.StorageUnavailableError, match=r"refused|Connect call failed"):
             call(storage)
 
@@ -175,7 +175,7 @@ def test_prefixes_and_queues_of_any_name_never_see_each_other(redis_url: str, re
             assert all(client.cancel(queue, "one").status == "cancelled" for queue in NAMES)
 
 
-def test_a_client_of_ones_own_serves_both_colours_and_stays_open(redis_url: str) -> None:
+def test_a_client_of_ones_own_serves_both_modes_and_stays_open(redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as mine:
         mine.flushall()
         storage = pgjq.RedisStorage(client=mine, prefix="own")

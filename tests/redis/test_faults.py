@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUEUE = "mail"
-every_colour = pytest.mark.parametrize("colour", ["blocking", "async"])
+every_mode = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @pytest.fixture(params=MAKES)
@@ -36,14 +36,14 @@ def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
 
-def run(colour: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine of one colour."""
-    return drive(coroutine) if colour == "blocking" else asyncio.run(coroutine)
+def run(mode: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine of one mode."""
+    return drive(coroutine) if mode == "sync" else asyncio.run(coroutine)
 
 
-async def aside(colour: Any, call: Callable[[], None]) -> None:
+async def aside(mode: Any, call: Callable[[], None]) -> None:
     """Make a call that blocks; the event loop goes on meanwhile, and hears that connections are closed."""
-    return call() if colour == "blocking" else await asyncio.to_thread(call)
+    return call() if mode == "sync" else await asyncio.to_thread(call)
 
 
 async def enqueue(ops: Any, job_id: str, payload: bytes = b"1", **options: Any) -> str:
@@ -60,29 +60,27 @@ async def settle(ops: Any, job: Any, outcome: Any) -> Any:
     return settled.state
 
 
-@every_colour
+@every_mode
 def test_the_next_call_after_a_restart_does_not_notice_it(
-    redis_server: RedisServer, storage: pgjq.RedisStorage, colour: Any
+    redis_server: RedisServer, storage: pgjq.RedisStorage, mode: Any
 ) -> None:
     async def case() -> None:
-        ops = storage.operations(colour)
+        ops = storage.operations(mode)
         await enqueue(ops, "a", b"before")
         (job,) = await claim(ops)
-        await aside(colour, redis_server.restart)
+        await aside(mode, redis_server.restart)
         assert await settle(ops, job, Failing(BOOM)) == "failing"
         (again,) = await claim(ops)
         assert (again.payload, again.attempts) == (b"before", 2)
         await ops.close()
 
-    run(colour, case())
+    run(mode, case())
 
 
-@every_colour
-def test_a_server_that_is_away_is_said_to_be(
-    redis_server: RedisServer, storage: pgjq.RedisStorage, colour: Any
-) -> None:
+@every_mode
+def test_a_server_that_is_away_is_said_to_be(redis_server: RedisServer, storage: pgjq.RedisStorage, mode: Any) -> None:
     async def case() -> None:
-        ops = storage.operations(colour)
+        ops = storage.operations(mode)
         await enqueue(ops, "a")
         redis_server.kill()
         with pytest.raises(pgjq.StorageUnavailableError):
@@ -93,15 +91,15 @@ def test_a_server_that_is_away_is_said_to_be(
         assert [job.lease.id for job in await claim(ops)] == ["a"]
         await ops.close()
 
-    run(colour, case())
+    run(mode, case())
 
 
-@every_colour
+@every_mode
 def test_a_flushed_script_cache_is_filled_again(
-    redis_server: RedisServer, storage: pgjq.RedisStorage, colour: Any
+    redis_server: RedisServer, storage: pgjq.RedisStorage, mode: Any
 ) -> None:
     async def case() -> None:
-        ops = storage.operations(colour)
+        ops = storage.operations(mode)
         for job_id in ("a", "b"):
             redis_server.client().script_flush()
             assert await enqueue(ops, job_id) == "queued"
@@ -112,7 +110,7 @@ def test_a_flushed_script_cache_is_filled_again(
         assert await settle(ops, second, Completed(b"1")) == "completed"
         await ops.close()
 
-    run(colour, case())
+    run(mode, case())
 
 
 def contents(server: RedisServer) -> dict[bytes, bytes]:
@@ -123,7 +121,7 @@ def contents(server: RedisServer) -> dict[bytes, bytes]:
 def test_a_full_server_takes_no_job_writes_nothing_and_lets_those_that_it_has_be_run(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
-    client, ops = pgjq.Client(storage), storage.operations("blocking")
+    client, ops = pgjq.Client(storage), storage.operations("sync")
     client.enqueue_many(QUEUE, [(str(n), None) for n in range(4)])
     jobs = drive(claim(ops))
     drive(settle(ops, jobs.pop(), Failing(BOOM)))
@@ -150,7 +148,7 @@ def test_a_full_server_takes_no_job_writes_nothing_and_lets_those_that_it_has_be
 
 def test_a_full_server_is_looked_after(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
     """Somebody is elected to do it, stalled jobs are taken back, and what is old goes: that makes room."""
-    clock, ops = RedisClock(storage), storage.operations("blocking")
+    clock, ops = RedisClock(storage), storage.operations("sync")
     drive(enqueue(ops, "a"))
     drive(claim(ops))
     redis_server.client().config_set("maxmemory", 1)
@@ -166,12 +164,12 @@ def test_a_full_server_is_looked_after(redis_server: RedisServer, storage: pgjq.
     assert drive(ops.prune()) == 1
 
 
-@every_colour
+@every_mode
 def test_a_server_that_was_demoted_is_unavailable_until_it_leads_again(
-    redis_server: RedisServer, storage: pgjq.RedisStorage, colour: Any
+    redis_server: RedisServer, storage: pgjq.RedisStorage, mode: Any
 ) -> None:
     async def case() -> None:
-        ops = storage.operations(colour)
+        ops = storage.operations(mode)
         await enqueue(ops, "a")
         redis_server.client().replicaof("127.0.0.1", "1")
         with pytest.raises(pgjq.StorageUnavailableError):
@@ -180,7 +178,7 @@ def test_a_server_that_was_demoted_is_unavailable_until_it_leads_again(
         assert await enqueue(ops, "b") == "queued"
         await ops.close()
 
-    run(colour, case())
+    run(mode, case())
 
 
 def test_a_claim_that_a_failover_forgot_does_not_hold_the_job_that_was_claimed_instead(
@@ -188,7 +186,7 @@ def test_a_claim_that_a_failover_forgot_does_not_hold_the_job_that_was_claimed_i
 ) -> None:
     """The lease numbers are the same, because the server has forgotten the first; the claims are told apart."""
     with RedisServer(tmp_path, make=make) as server, contextlib.closing(pgjq.RedisStorage(server.url)) as storage:
-        ops = storage.operations("blocking")
+        ops = storage.operations("sync")
         drive(enqueue(ops, "a"))
         server.client().save()
         (forgotten,) = drive(claim(ops))
@@ -203,7 +201,7 @@ def test_a_claim_that_a_failover_forgot_does_not_hold_the_job_that_was_claimed_i
 def test_a_server_whose_clock_was_stepped_back_keeps_the_order(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(enqueue(ops, "first"))
     ahead = int((time.time() + 86400) * 1_000_000)
     redis_server.client().hset(storage.shared.keys.of_queue(QUEUE)[0], "seq", ahead)
@@ -213,7 +211,7 @@ def test_a_server_whose_clock_was_stepped_back_keeps_the_order(
 
 
 def test_time_that_steps_back_neither_loses_nor_doubles_a_job(storage: pgjq.RedisStorage) -> None:
-    clock, ops = RedisClock(storage), storage.operations("blocking")
+    clock, ops = RedisClock(storage), storage.operations("sync")
     drive(enqueue(ops, "a", delay=10))
     clock.advance(10)
     clock.advance(-3600)
@@ -226,12 +224,12 @@ def test_time_that_steps_back_neither_loses_nor_doubles_a_job(storage: pgjq.Redi
     assert drive(enqueue(ops, "a")) == "completed"
 
 
-@every_colour
+@every_mode
 def test_a_subscription_goes_on_after_the_server_was_restarted(
-    redis_server: RedisServer, storage: pgjq.RedisStorage, colour: Any
+    redis_server: RedisServer, storage: pgjq.RedisStorage, mode: Any
 ) -> None:
     async def case() -> None:
-        ops = storage.operations(colour)
+        ops = storage.operations(mode)
         heard = await ops.subscribe(QUEUE)
         redis_server.restart()
         events: list[Any] = []
@@ -242,7 +240,7 @@ def test_a_subscription_goes_on_after_the_server_was_restarted(
         await heard.close()
         await ops.close()
 
-    run(colour, case())
+    run(mode, case())
 
 
 @pytest.mark.parametrize("whose", ["ours", "somebody's"])
@@ -250,7 +248,7 @@ def test_a_sleeper_hears_of_work_after_its_connection_was_cut(redis_server: Redi
     """It polls once an hour, so nothing but the listener that came back can have woken it."""
     client = redis_server.client()
     storage = pgjq.RedisStorage(redis_server.url) if whose == "ours" else pgjq.RedisStorage(client=client)
-    ops, woken = storage.operations("blocking"), threading.Event()
+    ops, woken = storage.operations("sync"), threading.Event()
 
     def sleep() -> None:
         drive(ops.wait_for_work([QUEUE], 3600, 3600))
@@ -270,7 +268,7 @@ def test_a_sleeper_hears_of_work_after_its_connection_was_cut(redis_server: Redi
 
 
 def test_nobody_is_told_of_work_while_nobody_sleeps(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     assert not drive(ops.wait_for_work([QUEUE], 0.01))
     for job_id in ("a", "b", "c"):
         drive(enqueue(ops, job_id))
@@ -278,7 +276,7 @@ def test_nobody_is_told_of_work_while_nobody_sleeps(redis_server: RedisServer, s
 
 
 def test_a_batch_is_one_round_trip(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(enqueue(ops, "first"))
     drive(claim(ops))  # The worker has introduced itself, and scripts that follow once are known.
     calls: list[int] = []
@@ -301,7 +299,7 @@ def test_a_batch_is_one_round_trip(redis_server: RedisServer, storage: pgjq.Redi
 
 
 def test_an_office_lapses_unless_it_is_proved(storage: pgjq.RedisStorage) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=0.05))
     while not drive(ops.elect("reaper", "bob", ttl=30)):
         time.sleep(0.01)
@@ -313,7 +311,7 @@ def test_an_office_lapses_unless_it_is_proved(storage: pgjq.RedisStorage) -> Non
 def test_expired_results_give_their_memory_back_without_being_pruned(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
-    clock, ops = RedisClock(storage), storage.operations("blocking")
+    clock, ops = RedisClock(storage), storage.operations("sync")
     drive(enqueue(ops, "a", result_ttl=10))
     drive(settle(ops, drive(claim(ops))[0], Completed(b"x" * 100)))
     outcomes = storage.shared.keys.of_queue(QUEUE)[11]
@@ -325,7 +323,7 @@ def test_expired_results_give_their_memory_back_without_being_pruned(
 
 
 def test_forgotten_jobs_leave_no_trace(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
-    clock, ops = RedisClock(storage), storage.operations("blocking")
+    clock, ops = RedisClock(storage), storage.operations("sync")
     for job_id, options in {"a": {}, "b": {"retention_seconds": 5}, "c": {"delay": 50}, "d": {"result_ttl": 1}}.items():
         drive(enqueue(ops, job_id, **options))
     (first, *_) = drive(claim(ops))
@@ -347,7 +345,7 @@ def test_forgotten_jobs_leave_no_trace(redis_server: RedisServer, storage: pgjq.
 def test_a_queue_that_fell_off_the_list_is_back_when_its_worker_is_seen(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(enqueue(ops, "a"))
     drive(claim(ops))
     redis_server.client().delete(*storage.shared.keys.workers)  # The list of queues is one of them.

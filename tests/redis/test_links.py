@@ -10,7 +10,7 @@ import redis
 
 import pgjq
 from pgjq.storage.redis.address import Address
-from pgjq.storage.redis.link import open_link
+from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
 
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer
@@ -66,7 +66,7 @@ def test_a_server_that_stops_answering_is_given_up_and_its_late_answers_reach_no
 def test_a_loop_that_was_busy_while_the_server_restarted_does_not_notice_it(
     redis_server: RedisServer, storage: pgjq.RedisStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgjq.storage.redis.link.REST_SECONDS", 0.0)
+    monkeypatch.setattr("pgjq.storage.redis.pipelined_connection.REST_SECONDS", 0.0)
 
     async def case() -> None:
         client = pgjq.AsyncClient(storage)
@@ -111,7 +111,7 @@ def test_a_large_answer_is_read_in_time_that_grows_with_its_size(storage: pgjq.R
 def test_a_link_that_was_lost_says_so_and_answers_that_nobody_asked_for_end_it(redis_server: RedisServer) -> None:
     async def case() -> None:
         address = Address(redis_server.url)
-        link = await open_link(address)
+        link = await open_pipelined_connection(address)
         link.data_received(b"+OK\r\n")
         await link.lost
         with pytest.raises(redis.ConnectionError):
@@ -124,7 +124,7 @@ def test_a_server_that_is_slow_and_answers_is_not_given_up(redis_server: RedisSe
     """Together they take longer than one answer may."""
 
     async def case() -> None:
-        link = await open_link(Address(f"{redis_server.url}?socket_timeout=1"))
+        link = await open_pipelined_connection(Address(f"{redis_server.url}?socket_timeout=1"))
         slow = b"*3\r\n$5\r\nBLPOP\r\n$4\r\nnone\r\n$3\r\n0.4\r\n"
         assert await asyncio.gather(*(link.ask(slow) for _ in range(4))) == [None] * 4
         link.close()

@@ -20,12 +20,12 @@ from tests.worker.conftest import Heard, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from tests.redis_server import RedisServer
 
     Whose = Literal["own", "given"]
 
-MODES = pytest.mark.parametrize("mode", ["blocking", "async"])
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 CONNECTIONS = pytest.mark.parametrize("whose", ["own", "given"])
 LIMIT = 30.0
 LARGE = "x" * 30_000_000  # More than the buffers of two sockets hold.
@@ -60,7 +60,7 @@ def ends(call: Callable[[], object]) -> bool:
 class Caller:
     """Waits for the result of a job in one mode; `answer` is what came of it."""
 
-    def __init__(self, storage: pgjq.RedisStorage, mode: Colour, *, connected: bool, pause: Callable[[], None]) -> None:
+    def __init__(self, storage: pgjq.RedisStorage, mode: Mode, *, connected: bool, pause: Callable[[], None]) -> None:
         self._storage, self._mode = storage, mode
         self._connected = connected
         self._pause = pause
@@ -97,7 +97,7 @@ class Caller:
     ("connected", "payload"), [(False, None), (True, None), (True, LARGE)], ids=["connecting", "asking", "sending"]
 )
 def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(
-    redis_server: RedisServer, mode: Colour, whose: Whose, payload: Any, *, connected: bool
+    redis_server: RedisServer, mode: Mode, whose: Whose, payload: Any, *, connected: bool
 ) -> None:
     with storage_on(redis_server, whose) as storage:
         caller = Caller(storage, mode, connected=connected, pause=redis_server.pause)
@@ -110,7 +110,7 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(
 
 @MODES
 @CONNECTIONS
-def test_a_caller_is_told_while_others_keep_waiting(redis_server: RedisServer, mode: Colour, whose: Whose) -> None:
+def test_a_caller_is_told_while_others_keep_waiting(redis_server: RedisServer, mode: Mode, whose: Whose) -> None:
     """They share a connection or a listener; what one gives up is not lost for the others."""
     with storage_on(redis_server, whose) as storage:
         patient = threading.Thread(target=lambda: statuses.append(enqueue(storage, mode, started.set)))
@@ -125,9 +125,9 @@ def test_a_caller_is_told_while_others_keep_waiting(redis_server: RedisServer, m
         assert statuses == ["queued"]
 
 
-def enqueue(storage: pgjq.RedisStorage, mode: Colour, begin: Callable[[], None]) -> str:
+def enqueue(storage: pgjq.RedisStorage, mode: Mode, begin: Callable[[], None]) -> str:
     begin()
-    if mode == "blocking":
+    if mode == "sync":
         return pgjq.Client(storage).enqueue("q", "patient", None).status
 
     async def call() -> str:

@@ -36,7 +36,7 @@ def do(url: str, command: str) -> None:
 
 def end(storage: pgjq.PostgresStorage, queue: str, outcome: Outcome, limit: int = 1000) -> list[Settled]:
     """Claim what is due and end it."""
-    operations = storage.operations("blocking")
+    operations = storage.operations("sync")
     claimed = drive(operations.claim([queue], worker="worker-1", limit=limit, policy=LeasePolicy()))
     return drive(operations.settle([Settlement(job.lease, outcome) for job in claimed]))
 

@@ -16,7 +16,7 @@ from pgjq.job import NewJob
 from pgjq.spark import commit
 from pgjq.spark.options import read_options
 from pgjq.spark.writer import JobsWriter, Staged, read_written
-from pgjq.storage.postgres.errand import Errand
+from pgjq.storage.postgres.oneshot import OneShotConnection
 from tests.spark.scene import ask, do
 from tests.spark.writes import ids, rows, stages, writer
 
@@ -42,9 +42,9 @@ def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, S
 
 def die(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
     """Stage names, and write them; the server goes away after the bodies were committed and before the jobs are."""
-    fetch, gone = Errand.fetch, list[str]()
+    fetch, gone = OneShotConnection.fetch, list[str]()
 
-    def refuse(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+    def refuse(self: OneShotConnection, name: str, params: dict[str, Any] | None = None) -> Any:
         if gone or name == "close_write":
             gone.append(name)
             raise StorageUnavailableError("gone")
@@ -52,7 +52,7 @@ def die(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Sta
 
     one, message = stage(url, names, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Errand, "fetch", refuse)
+        patch.setattr(OneShotConnection, "fetch", refuse)
         with pytest.raises(StorageUnavailableError):
             one.commit([message])
     return one, message
@@ -200,14 +200,14 @@ def test_what_was_left_goes_with_the_stages_or_with_the_next_write(database: str
 
 
 def test_without_a_second_connection_one_does_it_all(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = Errand.fetch
+    fetch = OneShotConnection.fetch
 
-    def refuse(self: Errand, name: str, params: dict[str, Any] | None = None) -> Any:
+    def refuse(self: OneShotConnection, name: str, params: dict[str, Any] | None = None) -> Any:
         if name == "add_bodies":
             raise StorageUnavailableError("sorry, too many clients already")
         return fetch(self, name, params)
 
-    monkeypatch.setattr(Errand, "fetch", refuse)
+    monkeypatch.setattr(OneShotConnection, "fetch", refuse)
     one, message = stage(database, NAMES)
     one.commit([message])
     assert (ids(database), stages(database)) == (NAMES, [])

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import process
-from pgjq.spark.batches import run_available
+from pgjq.spark.available_now import run_available
 from pgjq.spark.columns import schema_of
 from pgjq.spark.driver import BATCH_BYTES
 from pgjq.spark.reader import as_condition, split

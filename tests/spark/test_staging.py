@@ -207,7 +207,7 @@ def test_strict_order_needs_keys(postgres: pgjq.PostgresStorage, database: str) 
 
 
 def test_sleeping_workers_wake_and_subscribers_hear(postgres: pgjq.PostgresStorage, database: str) -> None:
-    operations = postgres.operations("blocking")
+    operations = postgres.operations("sync")
     subscription = drive(operations.subscribe("mail"))
     one = writer(database)
     one.commit([one.write(iter([rows(["a", "b"])]))])

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import stream
-from pgjq.spark.batches import STARTS, TOO_SLOW, run_available
+from pgjq.spark.available_now import STARTS, TOO_SLOW, run_available
 from pgjq.spark.columns import schema_of
 from pgjq.spark.options import read_options
 from pgjq.spark.stream import EndingsReader

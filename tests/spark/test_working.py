@@ -11,7 +11,7 @@ import pgjq
 from pgjq.lease import LeasePolicy
 from pgjq.spark import process
 from pgjq.spark.options import read_options
-from pgjq.spark.work import Assignment, drain
+from pgjq.spark.process import Assignment, drain
 from tests.spark.scene import ask, do
 
 if TYPE_CHECKING:

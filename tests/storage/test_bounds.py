@@ -136,11 +136,11 @@ def test_whatever_passes_validation_breaks_no_later_statement(
     chance: float,
 ) -> None:
     storage, clock = timed
-    client, ops, queue = Client(storage), storage.operations("blocking"), f"q{next(NUMBERS)}"
-    if not storage.promises.definitions:  # Then it has no time slots either.
+    client, ops, queue = Client(storage), storage.operations("sync"), f"q{next(NUMBERS)}"
+    if not storage.capabilities.definitions:  # Then it has no time slots either.
         job = {name: value for name, value in job.items() if name not in ("singleton_seconds", "debounce")}
     lease = LeasePolicy(**{"heartbeat": None} | policy)
-    if storage.promises.definitions:
+    if storage.capabilities.definitions:
         client.create_queue(queue, **definition)
     client.enqueue(queue, "a", 1, **job)
     client.enqueue_many(queue, [NewJob("b", 1, **job), NewJob("c", 1)])
@@ -162,19 +162,19 @@ def test_whatever_passes_validation_breaks_no_later_statement(
         drive(ops.prune())
         look(storage, client, queue)
     clock.advance(0.000001)
-    if storage.promises.definitions:
+    if storage.capabilities.definitions:
         client.delete_queue(queue)
 
 
 def look(storage: Storage, client: Client, queue: str) -> None:
     """Read everything that there is to read."""
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     drive(ops.next_deadline())
     drive(ops.wait_for_work([queue], 0.0))
     client.get_statuses(queue, ["a", "b", "c"])
     drive(ops.find(JobFilter(queue=queue, limit=1000)))
     client.get_queue_stats(queue)
-    if storage.promises.definitions:
+    if storage.capabilities.definitions:
         drive(ops.observe())
         client.get_queues()
     if isinstance(storage, PostgresStorage):

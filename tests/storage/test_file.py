@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TestFile(StorageConformance):
     """Every case of the contract that applies."""
 
-    promises = FileStorage.promises
+    capabilities = FileStorage.capabilities
 
     @pytest.fixture
     def clock(self) -> ManualClock:

@@ -20,13 +20,13 @@ from pgjq.testing import ManualClock, StorageConformance
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
 
 
 class TestMemory(StorageConformance):
     """Every case of the contract that applies."""
 
-    promises = MemoryStorage.promises
+    capabilities = MemoryStorage.capabilities
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -75,7 +75,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> Naps:
 def sleeping(storage: MemoryStorage, *queues: str) -> Generator[Future[bool]]:
     """Have a sleeper on some queues, until the storage is closed."""
     with ThreadPoolExecutor(1) as pool:
-        sleeper = pool.submit(drive, storage.operations("blocking").wait_for_work(queues, 3600, 3600))
+        sleeper = pool.submit(drive, storage.operations("sync").wait_for_work(queues, 3600, 3600))
         try:
             yield sleeper
         finally:
@@ -156,8 +156,8 @@ def test_a_clock_that_is_moved_has_forgotten_storages_that_are_gone() -> None:
     clock.advance(1)
 
 
-@pytest.mark.parametrize("colour", ["blocking", "async"])
-def test_a_sleeper_looks_once_and_is_woken_and_does_not_poll(monkeypatch: pytest.MonkeyPatch, colour: Colour) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_sleeper_looks_once_and_is_woken_and_does_not_poll(monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
     """A poll would wait for a millisecond, as often as it takes; this waits once, for as long as it may."""
     storage, asleep = MemoryStorage(), threading.Event()
     waits: list[float] = []
@@ -170,8 +170,8 @@ def test_a_sleeper_looks_once_and_is_woken_and_does_not_poll(monkeypatch: pytest
 
     monkeypatch.setattr(Mailbox, "take", noted)
     with ThreadPoolExecutor(1) as pool:
-        nap = storage.operations(colour).wait_for_work(["q"], 3600, poll=0.001)
-        sleeper = pool.submit(drive if colour == "blocking" else asyncio.run, nap)  # pyright: ignore[reportArgumentType]
+        nap = storage.operations(mode).wait_for_work(["q"], 3600, poll=0.001)
+        sleeper = pool.submit(drive if mode == "sync" else asyncio.run, nap)  # pyright: ignore[reportArgumentType]
         assert asleep.wait(60)
         Client(storage).enqueue("q", "a", None)
         assert sleeper.result(60)

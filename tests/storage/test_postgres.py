@@ -11,7 +11,7 @@ from pgjq.testing import PostgresClock, StorageConformance
 class TestPostgres(StorageConformance):
     """Every case of the contract that applies."""
 
-    promises = PostgresStorage.promises
+    capabilities = PostgresStorage.capabilities
 
     @pytest.fixture
     def clock(self, database: str) -> PostgresClock:

@@ -10,13 +10,13 @@ from pgjq import RedisStorage
 from pgjq.testing import RedisClock, StorageConformance
 
 if TYPE_CHECKING:
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
 
 
 class _Contract(StorageConformance):
     """Every case of the contract that applies."""
 
-    promises = RedisStorage.promises
+    capabilities = RedisStorage.capabilities
 
     @pytest.fixture
     def clock(self, storage: RedisStorage) -> RedisClock:
@@ -42,6 +42,6 @@ class TestValkey(_Contract):
         return valkey_storage
 
     @pytest.fixture
-    def colour(self) -> Colour:
+    def mode(self) -> Mode:
         """Run one mode: the scripts are what another server may run differently, and both modes call the same ones."""
         return "async"

@@ -38,7 +38,7 @@ class Difference:
 
 def play(story: Story, players: Sequence[Player]) -> Difference | None:
     """Play a story on all players that can, up to the first difference."""
-    able = [player for player in players if player.storage.promises.definitions or not story.definitions]
+    able = [player for player in players if player.storage.capabilities.definitions or not story.definitions]
     for player in able:
         player.start(story.mode)
     try:

@@ -94,8 +94,8 @@ class _Teller:
         self.definitions = self._likely(0.6)
 
     def tell(self) -> Story:
-        mode = self._one_of(("blocking", "blocking", "async"))
-        self.memory.start("blocking")
+        mode = self._one_of(("sync", "sync", "async"))
+        self.memory.start("sync")
         self._look()
         told = [self._played(self._create_queue(queue)) for queue in self._first_queues()]
         for _ in range(self.chance.randint(*STEPS)):

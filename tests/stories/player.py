@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pgjq.job import Event
-    from pgjq.storage.base import Claimed, Expectation, Storage, Subscription
+    from pgjq.storage.base import Claimed, ResultWaiter, Storage, Subscription
     from pgjq.testing import Clock
     from tests.stories.steps import Step
 
@@ -68,7 +68,7 @@ class Player(ABC):
         self.runs: list[Claimed] = []
         self._play = next(PLAYS)
         self._made: dict[str, str] = {}
-        self._waiters: dict[int, Expectation] = {}
+        self._waiters: dict[int, ResultWaiter] = {}
         self.answers: dict[int, Any] = {}
         self._feeds: list[Subscription] = []
         self._heard: list[list[Event]] = []
@@ -114,7 +114,7 @@ class Player(ABC):
 
     def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call the client."""
-        if self.mode == "blocking":
+        if self.mode == "sync":
             return getattr(self._client, method)(*args, **kwargs)
         return self._wait(getattr(self._async_client, method)(*args, **kwargs))
 
@@ -123,7 +123,7 @@ class Player(ABC):
         return self._wait(getattr(self.storage.operations(self.mode), method)(*args, **kwargs))
 
     def _wait(self, doing: Coroutine[Any, Any, Any]) -> Any:
-        return drive(doing) if self.mode == "blocking" else self._loop.run_until_complete(doing)
+        return drive(doing) if self.mode == "sync" else self._loop.run_until_complete(doing)
 
     def _connect(self) -> None:
         self._client, self._async_client = Client(self.storage), AsyncClient(self.storage)
@@ -145,10 +145,10 @@ class Player(ABC):
         text = MADE.sub(lambda found: self._made.setdefault(found[0], f"made {len(self._made)}"), text)
         return text.replace(f"~{self._play}", "")
 
-    def expect(self, queue: str, job: NewJob) -> Any:
+    def result_waiter(self, queue: str, job: NewJob) -> Any:
         """Enqueue a job and wait for it."""
         assert job.id is not None
-        waiter: Expectation = self.operate("expect", queue, job.id)
+        waiter: ResultWaiter = self.operate("result_waiter", queue, job.id)
         try:
             result = self._wait(waiter.enqueue(Submission(job.id, JsonSerde().serialize(job.payload), settings(job))))
         except PgjqError:

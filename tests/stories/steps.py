@@ -250,7 +250,7 @@ class Await(Step):
     job: NewJob = PLAIN_JOB
 
     def play(self, player: Player) -> Any:
-        return player.expect(self.queue, self.job)
+        return player.result_waiter(self.queue, self.job)
 
 
 @dataclass(frozen=True)
@@ -336,4 +336,4 @@ class Story:
 
     steps: tuple[Step, ...]
     definitions: bool = False
-    mode: Literal["blocking", "async"] = "blocking"
+    mode: Literal["sync", "async"] = "sync"

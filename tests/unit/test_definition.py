@@ -9,7 +9,7 @@ import pytest
 
 from pgjq import NewJob, ValidationError
 from pgjq.definition import DEFAULTS, check_changes, define, inherit
-from pgjq.options import USUAL, settings
+from pgjq.options import DEFAULT_SETTINGS, settings
 from pgjq.policy import POLICIES, given_back, is_busy, place, refusal
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -102,7 +102,7 @@ def test_a_job_keeps_what_it_sets_and_inherits_the_rest() -> None:
     merged = inherit(job, {"retry_limit": 5, "retry_delay": 9, "retry_backoff": True})
     assert (merged.max_attempts, merged.options.retry_delay, merged.options.retry_backoff) == (6, 1, True)
     assert inherit(settings(NewJob(None, None, max_attempts=2)), {"retry_limit": 5}).max_attempts == 2
-    assert inherit(USUAL, {}) is USUAL
+    assert inherit(DEFAULT_SETTINGS, {}) is DEFAULT_SETTINGS
 
 
 @pytest.mark.parametrize(

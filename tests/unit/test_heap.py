@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pgjq.options import USUAL
+from pgjq.options import DEFAULT_SETTINGS
 from pgjq.storage.model.heap import LEAST, Heap
 from pgjq.storage.model.record import Record
 
@@ -19,7 +19,7 @@ class Shelf:
         self.heap: Heap[int] = Heap(lambda _key, seq: self.jobs.get(seq), self.jobs)
 
     def put(self, key: int, seq: int) -> None:
-        self.jobs[seq] = Record(seq, "q", str(seq), b"", USUAL, NOW, NOW)
+        self.jobs[seq] = Record(seq, "q", str(seq), b"", DEFAULT_SETTINGS, NOW, NOW)
         self.heap.push(key, seq)
 
     def take(self) -> int | None:

@@ -18,18 +18,18 @@ from pgjq.ids import make_ids
 from pgjq.options import (
     ID_LENGTH,
     LONGEST,
-    PLAIN,
+    NO_OPTIONS,
     SHORTEST,
     JobOptions,
     Settings,
+    check_datetime,
     check_id,
+    check_int,
     check_queue,
+    check_seconds,
     check_state,
-    moment,
     new_job,
-    seconds,
     settings,
-    whole,
 )
 
 in_any_time = running(deadline=None)
@@ -42,7 +42,7 @@ text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 @given(st.one_of(st.integers(min_value=0), finite.filter(lambda x: x >= 0), st.timedeltas(min_value=timedelta(0))))
 def test_a_duration_becomes_seconds_from_a_microsecond_to_a_century_or_0(value: float | timedelta) -> None:
     expected = value.total_seconds() if isinstance(value, timedelta) else value
-    got = seconds("delay", value, at_least=0)
+    got = check_seconds("delay", value, at_least=0)
     assert type(got) is float
     assert got == (min(max(expected, SHORTEST), LONGEST) if expected else 0)
 
@@ -51,49 +51,49 @@ def test_a_duration_becomes_seconds_from_a_microsecond_to_a_century_or_0(value: 
 @given(st.one_of(finite, st.integers(), st.timedeltas()), st.floats(-1e9, 1e9))
 def test_a_duration_is_refused_exactly_when_it_is_below_its_bound(value: float | timedelta, bound: float) -> None:
     size = value.total_seconds() if isinstance(value, timedelta) else value
-    assert is_refused(seconds, "d", value, at_least=bound) == (size < bound)
-    assert is_refused(seconds, "d", value, above=bound) == (size <= bound)
+    assert is_refused(check_seconds, "d", value, at_least=bound) == (size < bound)
+    assert is_refused(check_seconds, "d", value, above=bound) == (size <= bound)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "5", True, None, 1j, b"1", [1]])
 def test_what_is_no_finite_number_is_no_duration(value: Any) -> None:
     with pytest.raises(ValidationError, match="result_ttl must be"):
-        seconds("result_ttl", value)
+        check_seconds("result_ttl", value)
 
 
 def test_a_number_beyond_all_floats_is_a_century() -> None:
-    assert seconds("delay", 10**400) == LONGEST
+    assert check_seconds("delay", 10**400) == LONGEST
 
 
 @in_any_time
 @given(st.datetimes(timezones=st.timezones(), min_value=datetime(3, 1, 1), max_value=datetime(9997, 1, 1)))  # noqa: DTZ001
 def test_an_aware_datetime_is_the_same_moment_afterwards(value: datetime) -> None:
-    assert moment("run_at", value).timestamp() == value.timestamp()
+    assert check_datetime("run_at", value).timestamp() == value.timestamp()
 
 
 @in_any_time
 @given(st.datetimes())
 def test_a_naive_datetime_is_refused_with_advice(value: datetime) -> None:
     with pytest.raises(ValidationError, match=r"run_at must say its time zone.*datetime\.now\(timezone\.utc\)"):
-        moment("run_at", value)
+        check_datetime("run_at", value)
 
 
 @pytest.mark.parametrize("value", ["2030-01-01", 5, None, datetime(2030, 1, 1, tzinfo=UTC).date()])
 def test_what_is_no_datetime_is_no_moment(value: Any) -> None:
     with pytest.raises(ValidationError, match="run_at must be a datetime"):
-        moment("run_at", value)
+        check_datetime("run_at", value)
 
 
 @in_any_time
 @given(st.integers(), st.integers(), st.integers())
 def test_a_whole_number_is_taken_exactly_when_it_is_within_its_bounds(value: int, low: int, high: int) -> None:
-    assert is_refused(whole, "n", value, low, high) == (not low <= value <= high)
+    assert is_refused(check_int, "n", value, low, high) == (not low <= value <= high)
 
 
 @pytest.mark.parametrize("value", [1.0, "1", True, None])
 def test_what_is_no_int_is_no_whole_number(value: Any) -> None:
     with pytest.raises(ValidationError, match="priority must be a whole number"):
-        whole("priority", value, 0)
+        check_int("priority", value, 0)
 
 
 @in_any_time
@@ -143,7 +143,7 @@ def test_options_that_were_not_given_have_the_contracts_defaults() -> None:
         delay=0.0,
         singleton_key=None,
         on_failed="enqueue",
-        options=PLAIN,
+        options=NO_OPTIONS,
     )
 
 
@@ -208,7 +208,7 @@ def test_made_ids_are_good_ids_that_ascend_and_never_repeat() -> None:
 
 def test_a_time_zone_with_odd_seconds_is_a_time_zone() -> None:
     value = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=1, seconds=7, microseconds=5)))
-    assert moment("run_at", value).timestamp() == value.timestamp()
+    assert check_datetime("run_at", value).timestamp() == value.timestamp()
 
 
 def is_refused(check: Any, *arguments: Any, **options: Any) -> bool:

@@ -28,7 +28,7 @@ class Timetable:
     def __init__(self, policy: LeasePolicy, first_look: int, *, beats: int = 0) -> None:
         self.policy = policy
         self.clock = ManualClock()
-        self.ops: Operations = MemoryStorage(clock=self.clock).operations("blocking")
+        self.ops: Operations = MemoryStorage(clock=self.clock).operations("sync")
         drive(self.ops.enqueue("q", [Submission("a", b"", resolve(NewJob("a", None)))]))
         (self.job,) = drive(self.ops.claim(["q"], worker="ann", limit=1, policy=policy))
         self.found = self._look(first_look, beats)

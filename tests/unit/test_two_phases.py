@@ -55,7 +55,7 @@ def test_the_two_phase_check_and_the_lease_find_the_same_jobs_at_the_same_checks
     rounds: list[list[tuple[int, str, str]]],
 ) -> None:
     clock, model = ManualClock(), TwoPhases()
-    ops = MemoryStorage(clock=clock).operations("blocking")
+    ops = MemoryStorage(clock=clock).operations("sync")
     drive(ops.enqueue("q", [Submission(job, b"", resolve(NewJob(job, None))) for job in JOBS]))
     held: dict[str, Claimed] = {}
     for happening in rounds:

@@ -62,7 +62,7 @@ class Heard:
 def abandon(storage: Storage, *jobs: NewJob, policy: LeasePolicy = SHORT) -> None:
     """Enqueue jobs and claim them, as a worker does that dies the next moment."""
     Client(storage).enqueue_many("q", jobs)
-    ops = storage.operations("blocking")
+    ops = storage.operations("sync")
     assert len(drive(ops.claim(["q"], worker="ghost", limit=len(jobs), policy=policy))) == len(jobs)
 
 

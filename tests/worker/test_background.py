@@ -11,10 +11,10 @@ import pytest
 
 from pgjq import AsyncQueue, Client, FileStorage, Job, PostgresStorage, Queue, RedisStorage
 from pgjq.background import BackgroundThread, Health, health
-from pgjq.storage.file.bell import Bell
-from pgjq.storage.postgres.listen import Listener
-from pgjq.storage.redis.audience import Audience
-from pgjq.worker.loops import Loop
+from pgjq.storage.file.wakeup import WakeupPipe
+from pgjq.storage.postgres.listener import Listener
+from pgjq.storage.redis.subscribers import Subscribers
+from pgjq.worker.periodic_thread import Loop
 from tests.worker.conftest import until
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_a_listener_that_fails_is_logged_and_listens_again(
 def test_a_file_storages_thread_that_fails_is_logged_and_goes_on(
     file_storage: FileStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trap = Trap(monkeypatch, Bell, "_listen", RuntimeError("a defect"))
+    trap = Trap(monkeypatch, WakeupPipe, "_listen", RuntimeError("a defect"))
     file_storage.listen()
     assert trap.sprung.wait(60)
     far = FileStorage(tmp_path / "jobs")
@@ -113,7 +113,7 @@ def test_a_file_storages_thread_that_fails_is_logged_and_goes_on(
 def test_a_redis_listener_that_fails_is_logged_and_listens_again(
     redis_storage: RedisStorage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
-    trap = Trap(monkeypatch, Audience, "is_gone", RuntimeError("a defect"))
+    trap = Trap(monkeypatch, Subscribers, "is_gone", RuntimeError("a defect"))
     if mode == "sync":
         queue = Queue("q", storage=redis_storage, block_timeout=30)
         queue.execute(echo)

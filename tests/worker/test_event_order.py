@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgjq import Client, Job, LeasePolicy, NewJob, Queue
-from pgjq.events import NAMES
+from pgjq.event_bus import NAMES
 from pgjq.worker.event_order import EventOrder, Gate
 from tests.worker.conftest import Heard, abandon
 

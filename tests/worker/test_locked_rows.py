@@ -269,7 +269,7 @@ def test_a_locked_job_that_cannot_start_keeps_no_lease_from_being_renewed(
 
 
 def test_a_heartbeat_skips_what_is_locked_and_says_so(database: str, postgres: PostgresStorage) -> None:
-    client, ops = Client(postgres), postgres.operations("blocking")
+    client, ops = Client(postgres), postgres.operations("sync")
     client.enqueue_many("q", [(name, None) for name in ("locked", "free")])
     jobs = {job.lease.id: job for job in drive(ops.claim(["q"], worker="w", limit=2, policy=LONG))}
     leases = [jobs[name].lease for name in ("locked", "free")]

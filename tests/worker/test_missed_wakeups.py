@@ -31,7 +31,7 @@ def test_a_waiter_finds_an_answer_that_it_was_not_told_of(
     database: str, postgres: PostgresStorage, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """The mark that a caller waits is removed from the job, so that its end is announced to no one."""
-    monkeypatch.setattr("pgjq.storage.expectation.LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("pgjq.storage.result_waiter.LOOK_SECONDS", 0.2)
 
     async def ask() -> Any:
         async with AsyncClient(postgres) as client:

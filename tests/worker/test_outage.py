@@ -252,7 +252,7 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
     with psycopg.connect(database, autocommit=True) as operator, queue:
         completed.wait(1)
         Client(postgres).enqueue("other", "stalls", None)
-        drive(postgres.operations("blocking").claim(["other"], worker="ghost", limit=1, policy=ghost))
+        drive(postgres.operations("sync").claim(["other"], worker="ghost", limit=1, policy=ghost))
         set_read_only(operator, "on")
         errors.wait(3)
         set_read_only(operator, "off", keep=True)

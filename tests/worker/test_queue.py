@@ -82,7 +82,7 @@ def test_an_exception_is_retried_until_the_attempts_run_out(storage: Storage) ->
     assert "in fail" in status.error.traceback
 
 
-@pytest.mark.parametrize("colour", ["plain", "coroutine"])
+@pytest.mark.parametrize("mode", ["plain", "coroutine"])
 @pytest.mark.parametrize(
     ("order", "attempts", "state"),
     [
@@ -92,7 +92,7 @@ def test_an_exception_is_retried_until_the_attempts_run_out(storage: Storage) ->
     ],
 )
 def test_a_handler_gives_orders(
-    storage: Storage, colour: str, order: Callable[[], Exception], attempts: int, state: str
+    storage: Storage, mode: str, order: Callable[[], Exception], attempts: int, state: str
 ) -> None:
     given: list[int] = []
 
@@ -105,7 +105,7 @@ def test_a_handler_gives_orders(
     async def obey_async(job: AsyncJob) -> str:
         return obey(job)  # type: ignore[arg-type]
 
-    status = run(storage, obey if colour == "plain" else obey_async)
+    status = run(storage, obey if mode == "plain" else obey_async)
     assert (status.state, status.attempts) == (state, attempts)
 
 

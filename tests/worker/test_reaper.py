@@ -90,13 +90,13 @@ def test_the_interval_is_a_floor_for_a_clock_that_jumped(reapers: Callable[..., 
 
     class Blind:
         def __getattr__(self, name: str) -> Any:
-            return getattr(storage.operations("blocking"), name)
+            return getattr(storage.operations("sync"), name)
 
         async def next_deadline(self) -> float | None:
             return None
 
     reaper = reapers(storage, lease_policy=LeasePolicy(reap_interval=0.05))
-    storage.reserved = Blind  # type: ignore[method-assign,assignment]
+    storage.dedicated = Blind  # type: ignore[method-assign,assignment]
     heard = Heard(reaper, "stalled")
     reaper.start()
     assert heard.wait()[0].id == "a"
@@ -182,7 +182,7 @@ def test_one_leads_and_only_it_takes_jobs_back(led: Storage, reapers: Callable[.
 
 
 def test_a_leader_proves_its_office_every_renewal_interval(led: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    ops: Any = led.operations("blocking")
+    ops: Any = led.operations("sync")
     elect, asked = ops.elect, list[tuple[str, str, float]]()
 
     async def note(role: str, candidate: str, *, ttl: float) -> bool:
@@ -287,7 +287,7 @@ def test_a_callback_may_stop_its_reaper(led: Storage, event: Any) -> None:
     abandon(led, NewJob("a", None))
     assert stopped.wait(60)
     assert not reaper.is_leader
-    assert drive(led.operations("blocking").elect("reaper", "another", ttl=30))
+    assert drive(led.operations("sync").elect("reaper", "another", ttl=30))
 
 
 def test_a_lock_may_last_longer_than_the_server_can_count(led: Storage, reapers: Callable[..., Reaper]) -> None:
@@ -303,10 +303,10 @@ def test_a_leader_whose_session_was_ended_stands_again(
     heard = Heard(reaper, "leadership_acquired")
     reaper.start()
     heard.wait()
-    session: Any = postgres._offices._offices["reaper", reaper.reaper_id]._session
+    session: Any = postgres._leader_locks._leader_locks["reaper", reaper.reaper_id]._session
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("select pg_terminate_backend(%s, 5000)", [session.info.backend_pid])
-    until(lambda: postgres._offices._offices["reaper", reaper.reaper_id]._session not in (session, None))
+    until(lambda: postgres._leader_locks._leader_locks["reaper", reaper.reaper_id]._session not in (session, None))
     until(lambda: reaper.is_leader)
 
 

@@ -55,7 +55,7 @@ class Table:
     def ask(self, question: str, *params: Any) -> list[Any]:
         return self._connection.execute(question.encode(), params or None).fetchall()
 
-    def effects(self) -> list[tuple[str, int]]:
+    def job_transaction(self) -> list[tuple[str, int]]:
         return self.ask("select id, lease from effect order by id, lease")
 
     def take_away(self) -> None:
@@ -158,7 +158,7 @@ def test_the_result_is_what_the_block_set(database: str, postgres: PostgresStora
     assert status is not None
     assert (status.state, status.result, status.attempts) == ("completed", {"wrote": "job"}, 1)
     assert event.result == {"wrote": "job"}
-    assert table.effects() == [("job", 1)]
+    assert table.job_transaction() == [("job", 1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,7 +176,7 @@ def test_an_exception_rolls_the_writes_back_and_the_job_is_retried(
         events = heard.wait(3)
     assert [e.name for e in events] == ["failing", "failing", "completed"]
     assert type(events[0].error) is KeyError
-    assert table.effects() == [("job", 3)]
+    assert table.job_transaction() == [("job", 3)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,7 +191,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing_behind(
     queue.enqueue("job", None, max_attempts=1)
     with queue:
         failed.wait()
-    assert table.effects() == []
+    assert table.job_transaction() == []
 
 
 @pytest.mark.parametrize("first", ["committed", "rolled back"])
@@ -218,7 +218,7 @@ def test_a_run_has_one_block_at_most(postgres: PostgresStorage, table: Table, fi
         until(lambda: refusals)
     assert "one transaction() block" in refusals[0]
     assert event.name == ("completed" if first == "committed" else "failed")
-    assert table.effects() == ([("job", 1)] if first == "committed" else [])
+    assert table.job_transaction() == ([("job", 1)] if first == "committed" else [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,7 +265,7 @@ def test_nothing_is_committed_when_the_lease_was_lost_inside_the_block(
         until(lambda: raised)
     second_storage.close()
     assert isinstance(raised[0], LeaseLostError)
-    assert table.effects() == [("job", 2)]
+    assert table.job_transaction() == [("job", 2)]
     status = first.get_status("job")
     assert status is not None
     assert (status.state, status.lease) == ("completed", 2)
@@ -287,7 +287,7 @@ def test_a_job_that_was_asked_to_end_is_cancelled_and_its_writes_are_not_kept(
     with queue:
         until(lambda: client.get_status("q", "job").state not in ("queued", "processing"))  # type: ignore[union-attr]
     assert client.get_status("q", "job").state == "cancelled"  # type: ignore[union-attr]
-    assert table.effects() == []
+    assert table.job_transaction() == []
 
 
 def freeze(pid: int) -> None:
@@ -323,7 +323,7 @@ def test_a_process_that_slept_past_its_lease_inside_the_block_writes_nothing(dat
         until(lambda: table.ask("select from told"))
         gate.execute("drop table account")
     storage.close()
-    ((_, lease),) = table.effects()
+    ((_, lease),) = table.job_transaction()
     assert lease > 1
     assert table.ask("select lease, error from told order by lease limit 1") == [(1, "LeaseLostError")]
 
@@ -342,7 +342,7 @@ def test_a_process_that_slept_before_its_commit_keeps_the_job_for_a_pause_only(d
         assert until(lambda: ended(client)).state == "completed"
         os.kill(first, signal.SIGCONT)
     storage.close()
-    ((_, lease),) = table.effects()
+    ((_, lease),) = table.job_transaction()
     assert lease > 1
 
 
@@ -383,7 +383,7 @@ def test_effects_happen_once_wherever_the_connection_is_cut(
         "COMMIT": (b"COMMIT", WRITE),
     }[step]
     status = run_into(Trap(words, half, after), database, kind)
-    assert table.effects() == [("job", status.lease)]
+    assert table.job_transaction() == [("job", status.lease)]
     assert table.ask("select count(*) from pgjq.done") == [(1,)]
     if (step, half) == ("COMMIT", "unanswered"):
         assert status.attempts == 1, "a COMMIT that the server made is known to have been made"
@@ -393,7 +393,7 @@ def test_effects_happen_once_wherever_the_connection_is_cut(
 def test_a_commit_that_is_lost_by_another_driver_is_found_out_as_well(database: str, table: Table, half: Half) -> None:
     """SQLAlchemy may have asyncpg below it, which has errors of its own for a lost connection."""
     status = run_into(Trap(b"COMMIT", half, WRITE), database, "asyncpg async")
-    assert table.effects() == [("job", status.lease)]
+    assert table.job_transaction() == [("job", status.lease)]
     assert status.attempts == (2 if half == "unsent" else 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 import pgjq
 from pgjq import LeasePolicy, NewJob, Queue
 from pgjq.blocking import drive
-from pgjq.worker import reaper
+from pgjq.worker import worker_reaper
 from tests.worker.conftest import Heard, abandon, unexpected, until
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ OFTEN = LeasePolicy(reap_interval=0.05)
 
 def lapse(storage: Storage) -> None:
     """Wait until the jobs that were abandoned are overdue."""
-    until(lambda: (drive(storage.operations("blocking").next_deadline()) or 0) < 0)
+    until(lambda: (drive(storage.operations("sync").next_deadline()) or 0) < 0)
 
 
 def worker(storage: Storage, policy: LeasePolicy) -> Queue:
@@ -67,13 +67,13 @@ def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplo
 
 
 def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaper, "BATCH", 2)
+    monkeypatch.setattr(worker_reaper, "BATCH", 2)
     storage = pgjq.MemoryStorage()
     abandon(storage, *(NewJob(str(n), None) for n in range(3)), policy=LeasePolicy(lease=0.001, heartbeat=None))
     lapse(storage)
     taken: list[int] = []
-    one = reaper.WorkerReaper(
-        storage.reserved(),
+    one = worker_reaper.WorkerReaper(
+        storage.dedicated(),
         LeasePolicy(reap_interval=300),
         logging.getLogger("mine"),
         reaping=lambda: taken.append(-1),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TestFile(WorkerConformance):
     """Every case that applies."""
 
-    promises = FileStorage.promises
+    capabilities = FileStorage.capabilities
 
     @pytest.fixture
     def storage(self, tmp_path: Path) -> Iterator[FileStorage]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class TestMemory(WorkerConformance):
     """Every case that applies."""
 
-    promises = MemoryStorage.promises
+    capabilities = MemoryStorage.capabilities
 
     @pytest.fixture
     def storage(self) -> Iterator[MemoryStorage]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TestPostgres(WorkerConformance):
     """Every case that applies."""
 
-    promises = PostgresStorage.promises
+    capabilities = PostgresStorage.capabilities
     falls_asleep_after = 0.4
 
     @pytest.fixture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _Contract(WorkerConformance):
     """Every case that applies."""
 
-    promises = RedisStorage.promises
+    capabilities = RedisStorage.capabilities
 
     @pytest.fixture
     def url(self) -> str:

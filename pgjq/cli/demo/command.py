@@ -10,8 +10,11 @@ import click
 from rich.console import Console
 
 from pgjq.blocking import drive
-from pgjq.cli.demo.assignment import Assignment
-from pgjq.cli.demo.crew import (
+from pgjq.cli.demo.arguments import Assignment
+from pgjq.cli.demo.checks import look, table
+from pgjq.cli.demo.screen import Bar
+from pgjq.cli.demo.storage import open_place, place
+from pgjq.cli.demo.worker_processes import (
     SECONDS,
     WorkerProcess,
     WorkerThreads,
@@ -20,10 +23,7 @@ from pgjq.cli.demo.crew import (
     kill_while_it_holds_jobs,
     threads,
 )
-from pgjq.cli.demo.place import open_place, place
-from pgjq.cli.demo.screen import Bar
-from pgjq.cli.demo.verdict import look, table
-from pgjq.cli.leaving import leaving_in_order
+from pgjq.cli.exit import leaving_in_order
 from pgjq.cli.storage import with_output
 from pgjq.client import Client
 
@@ -80,7 +80,7 @@ class _Story:
         self._console = console
         self._client = client
         self._place = place
-        self._kills = client.storage.promises.processes
+        self._kills = client.storage.capabilities.processes
         self._queue = f"demo-{uuid4().hex[:8]}"
         self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
         self._pause = max(PAUSE, LEAST_WORK / jobs)
@@ -95,7 +95,7 @@ class _Story:
     def forget(self) -> None:
         """Remove the jobs again, from a database that is somebody's."""
         ids = [*self._numbers, QUESTION]
-        drive(self._client.storage.operations("blocking").delete(self._queue, ids))
+        drive(self._client.storage.operations("sync").delete(self._queue, ids))
 
     def _run(self, first: WorkerProcess | WorkerThreads, second: WorkerProcess | WorkerThreads) -> None:
         self._introduce(first, second)
@@ -123,7 +123,7 @@ class _Story:
         """Ask one question and wait for its answer: listen first, then enqueue, then read."""
         waiting = self._client.get_queue_stats(self._queue).queued
         begun = time.monotonic()
-        answers = drive(self._client.storage.operations("blocking").subscribe(self._queue))
+        answers = drive(self._client.storage.operations("sync").subscribe(self._queue))
         try:
             self._client.enqueue(self._queue, QUESTION, NUMBER, priority=100)
             self._await(answers)

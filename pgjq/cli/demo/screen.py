@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from pgjq.cli.demo.crew import WorkerProcess, WorkerThreads
+    from pgjq.cli.demo.worker_processes import WorkerProcess, WorkerThreads
     from pgjq.client import Client
 
 LOOK_SECONDS = 0.1

@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-from pgjq.cli.demo.assignment import Assignment
-from pgjq.cli.demo.place import open_place
-from pgjq.cli.demo.squares import make_queue
+from pgjq.cli.demo.arguments import Assignment
+from pgjq.cli.demo.queue import make_queue
+from pgjq.cli.demo.storage import open_place
 from pgjq.errors import PgjqError
 
 

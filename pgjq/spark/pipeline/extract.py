@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from pgjq.errors import StorageError, ValidationError
-from pgjq.spark.batches import run_available
+from pgjq.spark.available_now import run_available
 from pgjq.spark.pipeline.endings import COLUMNS, SCHEMA, endings
 from pgjq.spark.pipeline.lake import CHECKPOINT, JOBS, Batch, Lake
 from pgjq.spark.pipeline.quality import KEY, check

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.client import Client
-from pgjq.storage.postgres.errand import errand
+from pgjq.storage.postgres.oneshot import oneshot_connection
 from pgjq.storage.postgres.storage import PostgresStorage
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def make_history(conninfo: str, history: History, told: Callable[[int, int], obj
     _define(conninfo)
     names = [f"{queue}-{n}" for queue, count in WORKERS.items() for n in range(1, count + 1)]
     made = 0
-    with errand(conninfo) as here:
+    with oneshot_connection(conninfo) as here:
         here.fetch("demo_workers", {"names": names, "ends": history.ends})
         for day in range(0, history.days, WEEK):
             made += here.fetch("demo_history", _week(history, day))[0][0]

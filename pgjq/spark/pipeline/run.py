@@ -18,7 +18,7 @@ from pgjq.spark.pipeline.anomalies import find_anomalies
 from pgjq.spark.pipeline.extract import Source, extract, read_jobs
 from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import TABLES
-from pgjq.storage.postgres.errand import errand
+from pgjq.storage.postgres.oneshot import oneshot_connection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
@@ -84,7 +84,7 @@ def run(spark: SparkSession, source: Source, lake: str, listener: Listener | Non
 
 def check_source(source: Source) -> None:
     """See that a database is there and its schema is this code's, before anything is made for it."""
-    with errand(source.url, source.schema):
+    with oneshot_connection(source.url, source.schema):
         pass
 
 

@@ -20,7 +20,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pgjq.storage.file import disk
-from pgjq.storage.file.lines import unseal
+from pgjq.storage.file.journal_format import unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

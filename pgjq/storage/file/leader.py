@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pgjq.storage.file import disk
-from pgjq.storage.file.names import file_name
+from pgjq.storage.file.file_names import file_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pgjq.storage.file.layout import Layout
 
 
-class Office(NamedTuple):
+class LeaderRecord(NamedTuple):
     """What a lock file says."""
 
     owner: str
@@ -44,7 +44,7 @@ class Leaders:
         office = self._read(path, now)
         if office is not None and office.owner != candidate and office.expires_at > now:
             return False
-        mine = Office(candidate, now + timedelta(seconds=ttl), ttl)
+        mine = LeaderRecord(candidate, now + timedelta(seconds=ttl), ttl)
         if office is None:
             disk.create(path, _text(mine))
         else:
@@ -67,10 +67,12 @@ class Leaders:
     def _path(self, role: str) -> Path:
         return self._layout.leaders / file_name(role, ".lock")
 
-    def _read(self, path: Path, now: datetime) -> Office | None:
+    def _read(self, path: Path, now: datetime) -> LeaderRecord | None:
         try:
             content = json.loads(path.read_bytes())
-            office = Office(content["owner"], datetime.fromisoformat(content["expires_at"]), float(content["ttl"]))
+            office = LeaderRecord(
+                content["owner"], datetime.fromisoformat(content["expires_at"]), float(content["ttl"])
+            )
             latest = now + timedelta(seconds=office.ttl)
         except FileNotFoundError:
             return None
@@ -83,6 +85,6 @@ class Leaders:
         return office
 
 
-def _text(office: Office) -> list[bytes]:
+def _text(office: LeaderRecord) -> list[bytes]:
     content = {"owner": office.owner, "expires_at": office.expires_at.isoformat(), "ttl": office.ttl}
     return [json.dumps(content).encode()]

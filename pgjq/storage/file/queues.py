@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.definition import Definition
 from pgjq.job import QueueStats
-from pgjq.storage.model.known import Known
+from pgjq.storage.model.queue_record import QueueRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ class QueueEntry(NamedTuple):
     """One change of a queue, as read."""
 
     name: str
-    known: Known | None
+    known: QueueRecord | None
     event: Any = None
     facts: Any = None
 
@@ -39,7 +39,7 @@ def read_change(entry: list[Any]) -> QueueEntry:
     return QueueEntry(name, None if values is None else _read_known(values), *rest)
 
 
-def write_known(known: Known) -> dict[str, Any]:
+def write_known(known: QueueRecord) -> dict[str, Any]:
     """Write down a queue."""
     return {
         "created_at": known.created_at.isoformat(),
@@ -51,9 +51,9 @@ def write_known(known: Known) -> dict[str, Any]:
     }
 
 
-def _read_known(values: Mapping[str, Any]) -> Known:
+def _read_known(values: Mapping[str, Any]) -> QueueRecord:
     stats = values["stats"]
-    return Known(
+    return QueueRecord(
         created_at=datetime.fromisoformat(values["created_at"]),
         definition=Definition(**values["definition"]),
         defined=values["defined"],

@@ -22,9 +22,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pgjq.errors import PgjqError, PolicyError, QueueNotFoundError, StorageError
-from pgjq.options import USUAL
-from pgjq.storage.file import disk, lines
-from pgjq.storage.file.failures import translated
+from pgjq.options import DEFAULT_SETTINGS
+from pgjq.storage.file import disk, journal_format
+from pgjq.storage.file.error_translation import translated
 from pgjq.storage.file.journal import Journal
 from pgjq.storage.file.mutex import Mutex
 from pgjq.storage.model.jobs import Jobs
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from pgjq.storage.file.journal_format import Entry
     from pgjq.storage.file.layout import Layout
-    from pgjq.storage.file.lines import Entry
-    from pgjq.storage.model.audience import Audience
+    from pgjq.storage.model.subscribers import Subscribers
 
 R = TypeVar("R")
 
@@ -66,11 +66,11 @@ class Replica:
     """The jobs of a directory, as this process knows them."""
 
     def __init__(
-        self, layout: Layout, clock: Callable[[], datetime], audience: Audience, announce: Callable[[], None]
+        self, layout: Layout, clock: Callable[[], datetime], subscribers: Subscribers, announce: Callable[[], None]
     ) -> None:
         self._layout = layout
         self._clock = clock
-        self._audience = audience
+        self._subscribers = subscribers
         self._announce = announce
         self._mutex = Mutex(layout)
         self._journal: Journal | None = None
@@ -138,13 +138,13 @@ class Replica:
             jobs.begin(self._clock())
             answer = verb(jobs)
             if jobs.has_changed:
-                journal.append(lines.write(jobs))
+                journal.append(journal_format.write(jobs))
                 self._heard = self._generation, journal.end
         except BaseException:
             self._drop()  # What the model knows and the journal does not has not happened.
             raise
         # A notice may come before the disk has it: whoever acts on it looks, and looking waits for the disk.
-        self._audience.tell(jobs)
+        self._subscribers.tell(jobs)
         news = bool(jobs.queue_changes) or any(change.event or change.fields is None for change in jobs.changes)
         return answer, news, self._shorten(journal)
 
@@ -177,10 +177,10 @@ class Replica:
     def _load(self) -> Journal:
         self._layout.prepare()
         if not self._layout.journal.exists():
-            disk.replace(self._layout.journal, [lines.header(1, 0)])
+            disk.replace(self._layout.journal, [journal_format.header(1, 0)])
         self._journal = Journal(self._layout.journal)
         self._read(self._journal)
-        self._audience.wake()
+        self._subscribers.wake()
         return self._journal
 
     def _read(self, journal: Journal) -> None:
@@ -193,21 +193,21 @@ class Replica:
             if "records" in content:
                 self._base = journal.end
             elif self._heard is not None and (self._generation, journal.end) > self._heard:
-                self._audience.tell(self._jobs)
+                self._subscribers.tell(self._jobs)
         self._heard = self._generation, journal.end
 
     def _take_header(self, content: dict[str, Any]) -> None:
-        if content["journal"] != lines.FORMAT:
+        if content["journal"] != journal_format.FORMAT:
             message = f"{self._layout.journal} was written by another version of pgjq, which this one cannot read"
             raise StorageError(message)
         self._jobs.last_seq = content["last_seq"]
         self._generation, self._base = content["generation"], 0
         if self._heard is not None and self._generation > self._heard[0] + 1:
-            self._audience.miss()  # A whole journal was written and replaced while this process slept.
+            self._subscribers.miss()  # A whole journal was written and replaced while this process slept.
 
     def _take(self, content: dict[str, Any]) -> None:
         """Make the changes of a line again."""
-        at, entries, changes = lines.read(content)
+        at, entries, changes = journal_format.read(content)
         self._jobs.begin(at)
         for entry in entries:
             self._apply(entry)
@@ -225,7 +225,7 @@ class Replica:
             case dict() as values if record is not None:
                 jobs.change(record, entry.event, entry.facts, **values)
             case {"queue": _} as values:
-                values.setdefault("settings", USUAL)
+                values.setdefault("settings", DEFAULT_SETTINGS)
                 jobs.add(Record(seq=entry.seq, **values), entry.event)
             case _:
                 return  # A change of a job that was lost with a damaged line.
@@ -262,8 +262,8 @@ class Replica:
         return new
 
     def _snapshot(self) -> Iterator[bytes]:
-        yield lines.header(self._generation + 1, self._jobs.last_seq)
+        yield journal_format.header(self._generation + 1, self._jobs.last_seq)
         now, records = self._clock(), list(self._jobs.records.values())
-        yield lines.write_queues(now, self._jobs.queues)
+        yield journal_format.write_queues(now, self._jobs.queues)
         for start in range(0, len(records), CHUNK):
-            yield lines.write_records(now, records[start : start + CHUNK])
+            yield journal_format.write_records(now, records[start : start + CHUNK])

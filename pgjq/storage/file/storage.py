@@ -1,6 +1,6 @@
-"""FileStorage: what users construct, and its operations in two colours.
+"""FileStorage: what users construct, and its operations in two modes.
 
-In the blocking colour an operation runs on its caller's thread. In the async one it runs on a few threads of the
+In sync mode an operation runs on its caller's thread. In the async one it runs on a few threads of the
 storage's own, so that no event loop waits for a lock or a disk. A process that is forked off starts anew: it closes the
 files that it inherited and opens its own.
 """
@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.deadline import NO_ANSWER, wait_in_time
 from pgjq.errors import PgjqError, StorageError, StorageUnavailableError, ValidationError
-from pgjq.storage.base import Operations, Promises
+from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.clock import StorageClock
-from pgjq.storage.file.bell import Bell, ring
-from pgjq.storage.file.failures import translated
+from pgjq.storage.file.error_translation import translated
 from pgjq.storage.file.layout import Layout
 from pgjq.storage.file.leader import Leaders
 from pgjq.storage.file.replica import Replica
+from pgjq.storage.file.wakeup import WakeupPipe, wake
 from pgjq.storage.file.workers import WorkerFiles
-from pgjq.storage.model.audience import Audience
 from pgjq.storage.model.operations import ModelOperations
+from pgjq.storage.model.subscribers import Subscribers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from pgjq.blocking import Colour
-    from pgjq.storage.base import Expectation, Subscription
+    from pgjq.blocking import Mode
+    from pgjq.storage.base import ResultWaiter, Subscription
     from pgjq.storage.model.jobs import Jobs
 
 R = TypeVar("R")
@@ -52,7 +52,7 @@ class FileStorage:
     tests that move time, as for `MemoryStorage`; all who use the directory must go by the same one.
     """
 
-    promises = Promises(
+    capabilities = Capabilities(
         durable=True,
         processes=True,
         machines=False,
@@ -71,9 +71,9 @@ class FileStorage:
             raise ValidationError(f"directory must be a path, not {type(directory).__name__}") from error
         if not os.fspath(directory):
             raise ValidationError("directory must not be empty")
-        self.clock = StorageClock(clock, self, lambda storage: storage.audience.wake())
-        self._operations: dict[Colour, Operations] = {
-            "blocking": FileOperations(self, "blocking"),
+        self.clock = StorageClock(clock, self, lambda storage: storage.subscribers.wake())
+        self._operations: dict[Mode, Operations] = {
+            "sync": FileOperations(self, "sync"),
             "async": FileOperations(self, "async"),
         }
         self._closed = False
@@ -81,26 +81,26 @@ class FileStorage:
         os.register_at_fork(after_in_child=partial(_start_anew, weakref.ref(self)))
 
     def _start(self) -> None:
-        self.audience = Audience()
-        self.replica = Replica(self.layout, self.clock.now, self.audience, self._ring)
+        self.subscribers = Subscribers()
+        self.replica = Replica(self.layout, self.clock.now, self.subscribers, self._ring)
         self.workers = WorkerFiles(self.layout)
         self.leaders = Leaders(self.layout)
         self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
-        self._bell: Bell | None = None
+        self._wakeup: WakeupPipe | None = None
         self._hanging = threading.Lock()
 
-    def operations(self, colour: Colour) -> Operations:
-        """Return the operations in one colour."""
-        return self._operations[colour]
+    def operations(self, mode: Mode) -> Operations:
+        """Return the operations in one mode."""
+        return self._operations[mode]
 
-    def reserved(self) -> Operations:
+    def dedicated(self) -> Operations:
         """Return the blocking operations: there are no connections, and nobody is inside for long."""
-        return self._operations["blocking"]
+        return self._operations["sync"]
 
     @property
     def listens(self) -> bool:
         """Whether this process is told of what others do."""
-        return self._bell is not None
+        return self._wakeup is not None
 
     def listen(self) -> None:
         """Have this process told of what others do, from now on."""
@@ -108,7 +108,7 @@ class FileStorage:
             if not self.listens and not self._closed:
                 self.replica.do(lambda _: None)  # What was there before is no news.
                 with translated(self.layout.directory):
-                    self._bell = Bell(self.layout.notifications, self._follow)
+                    self._wakeup = WakeupPipe(self.layout.notifications, self._follow)
 
     def _follow(self) -> None:
         try:
@@ -117,8 +117,8 @@ class FileStorage:
             return  # Whoever asks for something gets the error; this only listens, and goes on.
 
     def _ring(self) -> None:
-        bell = self._bell
-        ring(self.layout.notifications, but=None if bell is None else bell.name)
+        bell = self._wakeup
+        wake(self.layout.notifications, but=None if bell is None else bell.name)
 
     def close(self) -> None:
         """Close the files and end every wait; what is stored stays."""
@@ -127,32 +127,32 @@ class FileStorage:
         self._closed = True
         self.replica.give_up()
         with self._hanging:
-            bell, self._bell = self._bell, None
+            bell, self._wakeup = self._wakeup, None
         if bell is not None:
             bell.close()
         self.replica.close()
-        self.audience.close()
+        self.subscribers.close()
         self.threads.shutdown(wait=False)
 
     def start_anew(self) -> None:
         """Be another process."""
         self.replica.abandon()
-        if self._bell is not None:
-            self._bell.abandon()
+        if self._wakeup is not None:
+            self._wakeup.abandon()
         self._start()
         if self._closed:
             self.replica.close()
 
 
 class FileOperations(ModelOperations):
-    """The operations, in one colour."""
+    """The operations, in one mode."""
 
-    def __init__(self, storage: FileStorage, colour: Colour) -> None:
-        super().__init__("FileStorage", colour)
+    def __init__(self, storage: FileStorage, mode: Mode) -> None:
+        super().__init__("FileStorage", mode)
         self._storage = storage
 
     async def _run(self, call: Callable[[], R]) -> R:
-        if self._colour == "blocking":
+        if self._mode == "sync":
             return call()
         try:
             running = asyncio.get_running_loop().run_in_executor(self._storage.threads, copy_context().run, call)
@@ -172,8 +172,8 @@ class FileOperations(ModelOperations):
         return await self._run(partial(self._storage.replica.do, verb, durable=False))
 
     @property
-    def _audience(self) -> Audience:
-        return self._storage.audience
+    def _subscribers(self) -> Subscribers:
+        return self._storage.subscribers
 
     @property
     def _clock(self) -> StorageClock:
@@ -199,13 +199,13 @@ class FileOperations(ModelOperations):
         """See `Operations`."""
         await self._run(self._storage.listen)
         await self._glance(lambda _: None)  # What happened before is no news, and a closed storage says so.
-        return self._storage.audience.subscribe(queue, self._colour)
+        return self._storage.subscribers.subscribe(queue, self._mode)
 
-    async def expect(self, queue: str, job_id: str) -> Expectation:
+    async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
         """See `Operations`."""
         if not self._storage.listens:
             await self._run(self._storage.listen)
-        return await super().expect(queue, job_id)
+        return await super().result_waiter(queue, job_id)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""

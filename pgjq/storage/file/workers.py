@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pgjq.storage.file import disk
-from pgjq.storage.file.names import file_name
+from pgjq.storage.file.file_names import file_name
 from pgjq.storage.workers import Registration, WorkerRecord
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pgjq.definition import Definition
     from pgjq.job import QueueInfo
-    from pgjq.storage.base import Crossing
+    from pgjq.storage.base import SizeWarning
     from pgjq.storage.model.jobs import Jobs
 
 R = TypeVar("R")
@@ -62,7 +62,7 @@ class ModelDefinitions(ABC):
         """See `Definitions`."""
         return await self._do(partial(queues.redrive, queue=queue, limit=limit, to=to))
 
-    async def observe(self, *, with_endings: bool = True) -> list[Crossing]:
+    async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """See `Definitions`; all states are counted in one look, endings or not."""
         del with_endings
         return await self._do(queues.observe)

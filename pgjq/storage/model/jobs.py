@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pgjq.job import LIVE, Event
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
-from pgjq.storage.model.known import Known
+from pgjq.storage.model.queue_record import QueueRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class QueueChange(NamedTuple):
     """What happened to a queue: `known` is what it is now, None if it is gone."""
 
     name: str
-    known: Known | None
+    known: QueueRecord | None
     event: EventName | None = None
     facts: Mapping[str, Any] | None = None
 
@@ -60,7 +60,7 @@ class Jobs:
         self.records: dict[int, Record] = {}
         self.by_id: dict[tuple[str, str], Record] = {}
         self.processing: dict[int, Record] = {}
-        self.queues: dict[str, Known] = {}
+        self.queues: dict[str, QueueRecord] = {}
         self.slots: dict[Slot, Record] = {}  # Who has which slot of time.
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
@@ -107,7 +107,7 @@ class Jobs:
         if not record.superseded:
             self.by_id[record.queue, record.id] = record
         if record.queue not in self.queues:
-            self.queues[record.queue] = Known(record.created_at)
+            self.queues[record.queue] = QueueRecord(record.created_at)
         if record.slot is not None:
             self.slots[_slot(record, record.slot)] = record
         self._file(record)
@@ -159,7 +159,7 @@ class Jobs:
             del self.slots[slot]
 
     def define(
-        self, name: str, known: Known, event: EventName | None = None, facts: Mapping[str, Any] | None = None
+        self, name: str, known: QueueRecord, event: EventName | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
         """Have a queue be as it says."""
         before = self.queues.get(name)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pgjq.storage.model.record import Record
 
 
-class Line:
+class KeyState:
     """The jobs of one key: by state, and in the order in which they would run; who has left is passed over there."""
 
     __slots__ = ("by_state", "order")
@@ -38,7 +38,7 @@ class Keys:
         self.policy: Policy = policy
         self.is_serial = policy in SERIAL
         self._is_strict = policy == "key_strict_fifo"
-        self._lines: dict[str | None, Line] = {}
+        self._lines: dict[str | None, KeyState] = {}
         self._filed: dict[int, tuple[State, Record]] = {}
 
     def file(self, record: Record) -> None:
@@ -46,7 +46,7 @@ class Keys:
         if record.state not in LIVE and (record.state != "failed" or record.superseded):
             self.remove(record)
             return
-        line = self._lines.setdefault(record.settings.singleton_key, Line())
+        line = self._lines.setdefault(record.settings.singleton_key, KeyState())
         before, _ = self._filed.get(record.seq, (None, None))
         if before is not None:
             del line.by_state[before][record.seq]
@@ -95,7 +95,7 @@ class Keys:
         first = None if line is None else self._first(line)
         return first if first is not None and first.ready and self.may_run(first) else None
 
-    def _first(self, line: Line) -> Record | None:
+    def _first(self, line: KeyState) -> Record | None:
         """Tell who is first in line; in strict order that is, before all others, the one that has run already."""
         if self._is_strict and line.by_state["failing"]:
             return next(iter(line.by_state["failing"].values()))

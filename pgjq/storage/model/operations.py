@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
-from pgjq.storage.model import answers, care, runs
+from pgjq.storage.model import commands, reads, runs
 from pgjq.storage.model.definitions import ModelDefinitions
-from pgjq.storage.model.expectation import ModelExpectation
+from pgjq.storage.model.result_waiter import ModelResultWaiter
 from pgjq.storage.workers import list_workers
 
 if TYPE_CHECKING:
@@ -22,14 +22,23 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
-    from pgjq.storage.base import Claimed, Effects, Expectation, Lease, Pulse, Reaped, Settled, Settlement
+    from pgjq.storage.base import (
+        Claimed,
+        HeartbeatResult,
+        JobTransaction,
+        Lease,
+        Reaped,
+        ResultWaiter,
+        Settled,
+        Settlement,
+    )
     from pgjq.storage.clock import StorageClock
-    from pgjq.storage.model.audience import Audience
     from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.subscribers import Subscribers
     from pgjq.storage.workers import Registration, WorkerRecord
 
 R = TypeVar("R")
@@ -64,11 +73,11 @@ class Registry(Protocol):
 
 
 class ModelOperations(ModelDefinitions):
-    """The operations, in one colour."""
+    """The operations, in one mode."""
 
-    def __init__(self, storage: str, colour: Colour) -> None:
+    def __init__(self, storage: str, mode: Mode) -> None:
         self._name = storage
-        self._colour: Colour = colour
+        self._mode: Mode = mode
 
     @abstractmethod
     async def _glance(self, verb: Callable[[Jobs], R]) -> R:
@@ -80,21 +89,21 @@ class ModelOperations(ModelDefinitions):
 
     @property
     @abstractmethod
-    def _audience(self) -> Audience: ...
+    def _subscribers(self) -> Subscribers: ...
 
     @property
     @abstractmethod
     def _clock(self) -> StorageClock: ...
 
     async def enqueue(
-        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+        self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
         """See `Operations`; made ids are looked up like others."""
-        del made_ids
+        del generated_ids
         if connection is not None:
             message = f"{self._name} has no transactions; enqueue without connection=, or use PostgresStorage"
             raise UnsupportedError(message)
-        return await self._do(partial(care.enqueue, queue=queue, submissions=jobs))
+        return await self._do(partial(commands.enqueue, queue=queue, submissions=jobs))
 
     async def claim(
         self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
@@ -116,13 +125,13 @@ class ModelOperations(ModelDefinitions):
         """See `Operations`."""
         return await self._do(partial(runs.find_settled, settlements=settlements))
 
-    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
         return await self._glance(partial(runs.heartbeat, leases=leases))
 
-    def effects(
+    def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
-    ) -> AbstractAsyncContextManager[Effects]:
+    ) -> AbstractAsyncContextManager[JobTransaction]:
         """Refuse: there is nothing to commit together with."""
         del session_factory
         raise UnsupportedError(
@@ -143,23 +152,23 @@ class ModelOperations(ModelDefinitions):
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
         """See `Operations`."""
-        return await self._do(partial(care.cancel, queue=queue, job_id=job_id, active=active))
+        return await self._do(partial(commands.cancel, queue=queue, job_id=job_id, active=active))
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
         """See `Operations`."""
-        return await self._do(partial(care.retry, queue=queue, job_id=job_id))
+        return await self._do(partial(commands.retry, queue=queue, job_id=job_id))
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
-        return await self._do(partial(care.delete, queue=queue, job_ids=job_ids))
+        return await self._do(partial(commands.delete, queue=queue, job_ids=job_ids))
 
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
         """See `Operations`."""
-        return await self._do(partial(answers.get, queue=queue, job_ids=job_ids))
+        return await self._do(partial(reads.get, queue=queue, job_ids=job_ids))
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`."""
-        return await self._do(partial(answers.find, wanted=wanted))
+        return await self._do(partial(reads.find, wanted=wanted))
 
     async def queue_names(self) -> list[str]:
         """See `Operations`."""
@@ -167,7 +176,7 @@ class ModelOperations(ModelDefinitions):
 
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
-        return await self._do(partial(answers.stats, queue=queue))
+        return await self._do(partial(reads.stats, queue=queue))
 
     async def worker_seen(self, registration: Registration) -> None:
         """See `Operations`."""
@@ -179,21 +188,21 @@ class ModelOperations(ModelDefinitions):
 
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
-        return await self._glance(lambda jobs: list_workers(self._registry.records(), answers.running(jobs), jobs.now))
+        return await self._glance(lambda jobs: list_workers(self._registry.records(), reads.running(jobs), jobs.now))
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         await self._glance(lambda jobs: self._registry.prune(jobs.now))
-        return await self._do(partial(care.prune, limit=limit))
+        return await self._do(partial(commands.prune, limit=limit))
 
-    async def expect(self, queue: str, job_id: str) -> Expectation:
+    async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
         """See `Operations`."""
-        return ModelExpectation(self._do, self._audience, self._colour, queue, job_id)
+        return ModelResultWaiter(self._do, self._subscribers, self._mode, queue, job_id)
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""
         until = time.monotonic() + timeout
-        with self._audience.sleeping(queues, self._colour) as sleeper:
+        with self._subscribers.sleeping(queues, self._mode) as sleeper:
             while True:
                 due = await self._glance(sleeper.look)
                 if due is not None and due <= 0:

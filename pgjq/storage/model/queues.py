@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pgjq.definition import in_force
 from pgjq.errors import PolicyError, QueueNotFoundError
 from pgjq.options import Submission
-from pgjq.storage.base import Crossing
-from pgjq.storage.model import answers, care, runs
+from pgjq.storage.base import SizeWarning
+from pgjq.storage.model import commands, reads, runs
 from pgjq.storage.model.admission import admit, check
+from pgjq.storage.model.dead_letters import travelling
 from pgjq.storage.model.jobs import WAITING
-from pgjq.storage.model.known import Known
-from pgjq.storage.model.letters import travelling
+from pgjq.storage.model.queue_record import QueueRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ def create(jobs: Jobs, name: str, definition: Definition) -> None:
         _check_same(jobs, name, known, definition)
         if known.defined:
             return
-    jobs.define(name, replace(known or Known(jobs.now), definition=definition, defined=True))
+    jobs.define(name, replace(known or QueueRecord(jobs.now), definition=definition, defined=True))
 
 
-def _check_same(jobs: Jobs, name: str, known: Known, definition: Definition) -> None:
+def _check_same(jobs: Jobs, name: str, known: QueueRecord, definition: Definition) -> None:
     used = known.defined or jobs.of_queue(name) or _is_dead_letter(jobs, name)
     for what in ("policy", "partition"):
         if getattr(known.definition, what) != getattr(definition, what) and used:
@@ -96,15 +96,15 @@ def blocked_keys(jobs: Jobs, name: str) -> list[str]:
     return sorted(key for key in keys.blocked() if key is not None)
 
 
-def observe(jobs: Jobs) -> list[Crossing]:
+def observe(jobs: Jobs) -> list[SizeWarning]:
     """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
-    crossings: list[Crossing] = []
-    for name, stats in answers.stats_of_all(jobs).items():
+    crossings: list[SizeWarning] = []
+    for name, stats in reads.stats_of_all(jobs).items():
         known = jobs.queues[name]
         size, waiting = known.definition.warning_queue_size, stats.queued + stats.failing
         new = replace(known, stats=stats, warned=size is not None and waiting > size)
         if size is not None and new.warned and not known.warned:
-            crossings.append(Crossing(name, waiting, size))
+            crossings.append(SizeWarning(name, waiting, size))
             jobs.define(name, new, "warning", {"count": waiting})
         elif new != known:
             jobs.define(name, new)
@@ -127,9 +127,9 @@ def retry_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
 
 def _retry(jobs: Jobs, queue: str, job_id: str) -> bool:
     record = jobs.current(queue, job_id)
-    if record is None or not care.may_retry(jobs, record):
+    if record is None or not commands.may_retry(jobs, record):
         return False
-    care.put_back(jobs, record)
+    commands.put_back(jobs, record)
     return True
 
 
@@ -171,7 +171,7 @@ def _returning(letter: Record, to: str | None) -> tuple[str, Submission]:
     return to or source.queue, Submission(source.id, letter.payload, settings)
 
 
-def _get(jobs: Jobs, name: str) -> Known:
+def _get(jobs: Jobs, name: str) -> QueueRecord:
     known = jobs.queues.get(name)
     if known is None:
         raise QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from pgjq.job import JobError
 from pgjq.lease import Stall, explain, judge
-from pgjq.options import PLAIN
+from pgjq.options import NO_OPTIONS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.policy import given_back
 from pgjq.retry import retry_delay
-from pgjq.storage.base import Claimed, Lease, Pulse, Reaped, Settled, made
-from pgjq.storage.model.letters import bury
+from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, made
+from pgjq.storage.model.dead_letters import move_to_dead_letter
 from pgjq.storage.model.record import earlier, later
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class Claimant(NamedTuple):
 def claim(jobs: Jobs, queues: Sequence[str], claimant: Claimant, limit: int) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
     policy = claimant.policy
-    usual = Terms.of(PLAIN, policy, jobs.now)
+    usual = Terms.of(NO_OPTIONS, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
         ready = jobs.claimable(queue)
         while ready is not None and len(taken) < limit and (record := ready.pop()) is not None:
             options = record.settings.options
-            terms = usual if options is PLAIN else Terms.of(options, policy, jobs.now)
+            terms = usual if options is NO_OPTIONS else Terms.of(options, policy, jobs.now)
             taken.append(_claim(jobs, record, claimant, terms))
     return taken
 
@@ -173,7 +173,7 @@ def end(
 def _fail(jobs: Jobs, record: Record, error: JobError | None) -> None:
     """Fail a job for good, and copy it to its dead letter queue, if it has one."""
     end(jobs, record, "failed", error=error)
-    bury(jobs, record)
+    move_to_dead_letter(jobs, record)
 
 
 def _placed(jobs: Jobs, record: Record, state: State) -> State:
@@ -197,14 +197,14 @@ def _refund(jobs: Jobs, record: Record, delay: float) -> None:
         _give_back(jobs, record, state, delay, attempts=attempts)
 
 
-def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> Pulse:
+def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> HeartbeatResult:
     """Move `locked_until` ahead for every lease that is still held."""
     held = [(lease, jobs.held(lease)) for lease in leases]
     for _, record in held:
         if record is not None:
             renewed = earlier(later(jobs.now, record.lease_seconds), record.expire_at)
             jobs.change(record, locked_until=renewed)
-    return Pulse(
+    return HeartbeatResult(
         lost=[lease for lease, record in held if record is None],
         cancel_requested=[lease for lease, record in held if record is not None and record.cancel_requested],
     )

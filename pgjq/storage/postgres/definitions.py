@@ -13,7 +13,7 @@ from psycopg import errors
 
 from pgjq.errors import PolicyError, QueueNotFoundError, StorageError, StorageUnavailableError
 from pgjq.policy import POLICIES
-from pgjq.storage.base import Crossing
+from pgjq.storage.base import SizeWarning
 from pgjq.storage.postgres import literals, rows
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ class PostgresDefinitions:
             raise _unknown(queue)
         return (await self._fetch("redrive", {"queue": queue, "limit": limit, "target": to}))[0][0]
 
-    async def observe(self, *, with_endings: bool = True) -> list[Crossing]:
+    async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """See `Definitions`."""
         found = await self._fetch("observe", {"with_endings": with_endings})
-        return [Crossing(queue, count, size) for queue, count, size, _ in found]
+        return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
 
     async def _ask(self, name: str, params: dict[str, Any]) -> str:
         """Call a function that changes a queue; one that could not get its locks in time did nothing."""

@@ -29,10 +29,12 @@ COPY_FROM: Final = 100
 AWAITED: Final = {"awaited": True}
 
 
-async def enqueue(session: Session, queue: str, jobs: Sequence[Submission], *, made_ids: bool) -> list[EnqueueResult]:
+async def enqueue(
+    session: Session, queue: str, jobs: Sequence[Submission], *, generated_ids: bool
+) -> list[EnqueueResult]:
     """Add jobs, all or none."""
     shared = _shared_settings(jobs)
-    if made_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
+    if generated_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
         refused = await _copy(session, queue, jobs, shared)
         return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
     if len(jobs) == 1 and await _call_for_one(session, queue, jobs[0]) is not None:
@@ -57,7 +59,7 @@ def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
     return first if all(job.settings is first for job in jobs) else None
 
 
-async def enqueue_made(
+async def enqueue_generated(
     session: Session, queue: str, jobs: Sequence[Submission]
 ) -> list[tuple[EnqueueResult, int | None]]:
     """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
@@ -77,7 +79,7 @@ async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tupl
     if seq is not None:
         return EnqueueResult("queued", job.id), seq
     # Not free at first sight, and perhaps free at the second.
-    return (await enqueue_made(session, queue, [job]))[0]
+    return (await enqueue_generated(session, queue, [job]))[0]
 
 
 async def _call_for_one(session: Session, queue: str, job: Submission, *, awaited: bool = False) -> int | None:

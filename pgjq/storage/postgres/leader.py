@@ -26,7 +26,7 @@ import psycopg
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
-from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool import has_news
 from pgjq.storage.postgres.watchdog import hang_up
 
@@ -41,7 +41,7 @@ GOODBYE_SECONDS = 1.0
 LONGEST_MS = 2**31 - 1
 
 
-class Offices:
+class LeaderLocks:
     """The offices that candidates of this process hold or want. Every method blocks."""
 
     def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog) -> None:
@@ -51,7 +51,7 @@ class Offices:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._inherited: list[object] = []
-        self._offices: dict[tuple[str, str], Office] = {}
+        self._leader_locks: dict[tuple[str, str], LeaderLock] = {}
         self._closed = False
 
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
@@ -71,20 +71,20 @@ class Offices:
     def close(self) -> None:
         """Leave every office, and take none any more."""
         self._closed = True
-        for role, candidate in list(self._offices):
+        for role, candidate in list(self._leader_locks):
             self.resign(role, candidate)
 
-    def _office(self, role: str, candidate: str) -> Office:
+    def _office(self, role: str, candidate: str) -> LeaderLock:
         with self._lock:
             if self._process != os.getpid():  # The sessions are the parent's, and must not even be closed here.
-                self._inherited.append(self._offices)
-                self._process, self._offices = os.getpid(), {}
-            return self._offices.setdefault(
-                (role, candidate), Office(self._conninfo, self._queries, self._watchdog, role)
+                self._inherited.append(self._leader_locks)
+                self._process, self._leader_locks = os.getpid(), {}
+            return self._leader_locks.setdefault(
+                (role, candidate), LeaderLock(self._conninfo, self._queries, self._watchdog, role)
             )
 
 
-class Office:
+class LeaderLock:
     """One candidate's session, if it leads."""
 
     def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog, role: str) -> None:

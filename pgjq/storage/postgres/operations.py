@@ -1,4 +1,4 @@
-"""The operations on PostgreSQL, in both colours from one source.
+"""The operations on PostgreSQL, in both modes from one source.
 
 An operation is one statement of `sql/queries`, with its own guarantees in its header, run on a connection of the pool
 in autocommit; this module turns values into parameters and rows into values. Only enqueueing may happen on somebody
@@ -28,26 +28,26 @@ from pgjq.errors import (
 from pgjq.job import CancelResult
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
 from pgjq.policy import POLICIES, SERIAL
-from pgjq.storage.base import Pulse, Settled, Settlement, made
-from pgjq.storage.mailbox import Mailbox, MailSubscription
+from pgjq.storage.base import HeartbeatResult, Settled, Settlement, made
+from pgjq.storage.mailbox import Mailbox, MailboxSubscription
 from pgjq.storage.postgres import literals, rows
-from pgjq.storage.postgres.adopt import adopt
+from pgjq.storage.postgres.caller_connection import wrap_caller_connection
 from pgjq.storage.postgres.definitions import PostgresDefinitions
-from pgjq.storage.postgres.effects import PostgresEffects, lost, open_unit, transaction_name
 from pgjq.storage.postgres.enqueue import enqueue
-from pgjq.storage.postgres.expectation import PostgresExpectation, Questions
-from pgjq.storage.postgres.failures import GONE, TRANSIENT, refused_outcomes
-from pgjq.storage.postgres.listen import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
+from pgjq.storage.postgres.error_translation import GONE, TRANSIENT, refused_outcomes
+from pgjq.storage.postgres.job_transaction import PostgresJobTransaction, lost, open_unit, transaction_name
+from pgjq.storage.postgres.listener import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
+from pgjq.storage.postgres.result_waiter import PostgresResultWaiter, ResultReads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
-    from pgjq.storage.postgres.leader import Offices
+    from pgjq.storage.postgres.leader import LeaderLocks
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Rows, Session
@@ -73,27 +73,27 @@ LARGEST_PARAMETER = 1_000_000_000
 
 
 class PostgresOperations(PostgresDefinitions):
-    """The operations, in the colour of the pool."""
+    """The operations, in the mode of the pool."""
 
-    def __init__(self, colour: Colour, pool: Pool, queries: Queries, listener: Listener, offices: Offices) -> None:
-        self._colour: Colour = colour
+    def __init__(self, mode: Mode, pool: Pool, queries: Queries, listener: Listener, offices: LeaderLocks) -> None:
+        self._mode: Mode = mode
         self._pool = pool
         self._queries = queries
         self._listener = listener
-        self._offices = offices
-        self._questions = Questions(colour, self._fetch, self._repeated)
+        self._leader_locks = offices
+        self._questions = ResultReads(mode, self._fetch, self._repeated)
         self._worker_ids: dict[str, tuple[int, float]] = {}  # With when it was asked for.
         self._is_busy = False  # The last claim that found anything took more than one job.
 
     async def enqueue(
-        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+        self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
         """See `Operations`. On the caller's connection nothing is tried twice: its transaction is the caller's."""
         if connection is None:
-            return await self._repeated(lambda session: enqueue(session, queue, jobs, made_ids=made_ids))
-        session = adopt(connection, self._colour, self._queries)
+            return await self._repeated(lambda session: enqueue(session, queue, jobs, generated_ids=generated_ids))
+        session = wrap_caller_connection(connection, self._mode, self._queries)
         await self._pool.check()
-        return await enqueue(session, queue, jobs, made_ids=made_ids)
+        return await enqueue(session, queue, jobs, generated_ids=generated_ids)
 
     async def claim(
         self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
@@ -143,39 +143,39 @@ class PostgresOperations(PostgresDefinitions):
         }
         return [made(s, *found.get(_fence(s.lease), (None, False))) for s in settlements]
 
-    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
         found = await self._fetch("heartbeat", _lease_params(leases))
         held = {(seq, lease): cancel_requested for seq, lease, cancel_requested, _ in found}
         skipped = held.keys() - {(seq, lease) for seq, lease, _, is_renewed in found if is_renewed}
-        return Pulse(
+        return HeartbeatResult(
             lost=[lease for lease in leases if _fence(lease) not in held],
             cancel_requested=[lease for lease in leases if held.get(_fence(lease))],
             skipped=[lease for lease in leases if _fence(lease) in skipped],
         )
 
     @asynccontextmanager
-    async def effects(
+    async def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
-    ) -> AsyncGenerator[PostgresEffects]:
+    ) -> AsyncGenerator[PostgresJobTransaction]:
         """See `Operations`."""
         await self._pool.check()
         lease = claimed.lease
-        effects: PostgresEffects | None = None
+        job_transaction: PostgresJobTransaction | None = None
         try:
-            async with open_unit(self._colour, self._pool, self._queries, session_factory) as session:
+            async with open_unit(self._mode, self._pool, self._queries, session_factory) as session:
                 name = self._transaction_name(lease, claimed.attempts)
                 await session.command(f"set local application_name = '{name}'")
-                effects = PostgresEffects(session, claimed)
-                yield effects
-                effects.check_completed()
+                job_transaction = PostgresJobTransaction(session, claimed)
+                yield job_transaction
+                job_transaction.check_completed()
             await self._pass_on(lease)
         except Exception as error:
             # COMMIT may have lost its answer, and then nobody but the database knows what happened. Every driver has
             # its own word for that, hence any error.
-            if effects is not None and effects.completed and await self._was_completed(lease):
+            if job_transaction is not None and job_transaction.completed and await self._was_completed(lease):
                 return
-            if effects is not None and not isinstance(error, LeaseLostError) and await self._is_lost(lease):
+            if job_transaction is not None and not isinstance(error, LeaseLostError) and await self._is_lost(lease):
                 raise LeaseLostError(lost(lease)) from error
             raise
 
@@ -317,40 +317,40 @@ class PostgresOperations(PostgresDefinitions):
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""
         await self._pool.check()
-        return await self._aside(lambda: self._offices.elect(role, candidate, ttl))
+        return await self._aside(lambda: self._leader_locks.elect(role, candidate, ttl))
 
     async def leads(self, role: str, candidate: str) -> bool:
         """See `Operations`."""
-        return self._offices.leads(role, candidate)
+        return self._leader_locks.leads(role, candidate)
 
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
-        await self._aside(lambda: self._offices.resign(role, candidate))
+        await self._aside(lambda: self._leader_locks.resign(role, candidate))
 
-    async def expect(self, queue: str, job_id: str) -> PostgresExpectation:
+    async def result_waiter(self, queue: str, job_id: str) -> PostgresResultWaiter:
         """See `Operations`."""
         await self._pool.check()
-        box: Mailbox[Notice] = Mailbox(self._colour)
+        box: Mailbox[Notice] = Mailbox(self._mode)
         topic = Topic(ANSWERS, queue, job_id)
         if self._listener.note(topic, box):
             await self._aside(lambda: self._listener.tell(topic, box))
-        return PostgresExpectation(topic, box, self._listener, self._questions)
+        return PostgresResultWaiter(topic, box, self._listener, self._questions)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         await self._pool.check()
-        box: Mailbox[Notice] = _Decoded(self._colour, queue)
+        box: Mailbox[Notice] = _Decoded(self._mode, queue)
         topic = Topic(EVENTS)
         await self._aside(lambda: self._listener.want(topic, box))
         if self._listener.deaf:
             self._listener.leave(topic, box)
             raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
-        return MailSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
+        return MailboxSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`."""
         await self._pool.check()
-        box: Mailbox[Notice] = Mailbox(self._colour)
+        box: Mailbox[Notice] = Mailbox(self._mode)
         topics = [Topic(WAKE, queue) for queue in queues]
         until = time.monotonic() + timeout
         if self._is_busy and (
@@ -448,15 +448,15 @@ class PostgresOperations(PostgresDefinitions):
         return number
 
     async def _aside(self, call: Callable[[], R]) -> R:
-        """Make a call that blocks: here in the blocking colour, on a thread in the async one."""
-        return call() if self._colour == "blocking" else await asyncio.to_thread(call)
+        """Make a call that blocks: here in the sync mode, on a thread in the async one."""
+        return call() if self._mode == "sync" else await asyncio.to_thread(call)
 
 
 class _Decoded(Mailbox[Any]):
     """A mailbox that takes notices and holds the events in them, of one queue or of all."""
 
-    def __init__(self, colour: Colour, queue: str | None) -> None:
-        super().__init__(colour)
+    def __init__(self, mode: Mode, queue: str | None) -> None:
+        super().__init__(mode)
         self._queue = queue
 
     def put(self, item: Any) -> None:

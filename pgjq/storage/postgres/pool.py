@@ -1,4 +1,4 @@
-"""Connections of our own: a pool for each colour, opened on first use.
+"""Connections of our own: a pool for each mode, opened on first use.
 
 An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage.
 """
@@ -19,9 +19,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError
-from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool_log import mark, mark_async, pool_name
-from pgjq.storage.postgres.session import AsyncSession, BlockingSession, Session
+from pgjq.storage.postgres.session import AsyncSession, Session, SyncSession
 from pgjq.storage.postgres.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CLOSE_SECONDS = 1.0
 
 
 class Pool(Protocol):
-    """Where the operations of one colour get their connections from."""
+    """Where the operations of one mode get their connections from."""
 
     def session(self, *, for_handler: bool = False) -> AbstractAsyncContextManager[Session]:
         """Borrow a connection; a handler's own statements may take as long as they like."""
@@ -57,12 +57,12 @@ class Pool(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close this colour's connections."""
+        """Close this mode's connections."""
         ...
 
 
 class Pools:
-    """Both colours' connections to one database."""
+    """Both modes' connections to one database."""
 
     def __init__(self, server: Server, min_size: int, max_size: int, watchdog: Watchdog | None = None) -> None:
         self.server = server
@@ -70,8 +70,8 @@ class Pools:
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
-        self.blocking = BlockingPool(self)
-        self.awaiting = AsyncPool(self)
+        self.sync_pool = SyncPool(self)
+        self.async_pool = AsyncPool(self)
 
     def check(self) -> None:
         """See whether the database can be used, unless that is known."""
@@ -102,11 +102,11 @@ class Pools:
     def close(self) -> None:
         """Close everything, from any thread."""
         self.closed = True
-        self.blocking.close_now()
-        self.awaiting.close_soon()
+        self.sync_pool.close_now()
+        self.async_pool.close_soon()
 
 
-class BlockingPool:
+class SyncPool:
     """Connections for threads."""
 
     def __init__(self, pools: Pools) -> None:
@@ -130,7 +130,7 @@ class BlockingPool:
                 connection = self._borrow(pool)
         lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
         try:
-            yield BlockingSession(connection, self._pools.server.queries, self._pools.server.prepared)
+            yield SyncSession(connection, self._pools.server.queries, self._pools.server.prepared)
         finally:
             self._pools.watchdog.give_back(lent)
             pool.putconn(connection)
@@ -140,7 +140,7 @@ class BlockingPool:
         self._pools.check()
 
     async def close(self) -> None:
-        """Close this colour's connections."""
+        """Close this mode's connections."""
         self.close_now()
 
     def close_now(self) -> None:
@@ -202,7 +202,7 @@ class BlockingPool:
         self._pool = None
 
 
-class ReservedPool(BlockingPool):
+class DedicatedPool(SyncPool):
     """The connection of one background thread. Closing is final: a thread that still waits must not open another."""
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import Definition, in_force
 from pgjq.job import STATES, Event, JobError, JobSource, JobStatus, QueueInfo, QueueStats, WorkerInfo
-from pgjq.options import LONGEST, PLAIN, JobOptions
+from pgjq.options import LONGEST, NO_OPTIONS, JobOptions
 from pgjq.policy import POLICIES
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
@@ -61,7 +61,7 @@ def _claimed(row: Sequence[Any]) -> Claimed:
         lease,
         expire,
         checkpoint,
-        job_options(own) if own else PLAIN,
+        job_options(own) if own else NO_OPTIONS,
     )
 
 

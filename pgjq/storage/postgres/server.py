@@ -13,7 +13,7 @@ import psycopg
 
 from pgjq.errors import SchemaError
 from pgjq.storage.postgres.conninfo import parameters
-from pgjq.storage.postgres.failures import MIGRATE, translated
+from pgjq.storage.postgres.error_translation import MIGRATE, translated
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries

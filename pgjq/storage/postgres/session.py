@@ -1,4 +1,4 @@
-"""One connection, in either colour, and nothing about queues.
+"""One connection, in either mode, and nothing about queues.
 
 A `Session` runs a named query and returns its rows. This is the only place where the adapter waits for PostgreSQL: the
 blocking sessions block and never suspend, the async ones await. Everything above is written once.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psycopg import AsyncCursor, Cursor
 from psycopg.rows import tuple_row
 
-from pgjq.storage.postgres.failures import translated
+from pgjq.storage.postgres.error_translation import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -49,7 +49,7 @@ class Session(Protocol):
         ...
 
 
-class BlockingSession:
+class SyncSession:
     """A psycopg `Connection`."""
 
     can_copy = True

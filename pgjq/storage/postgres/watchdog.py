@@ -27,7 +27,7 @@ from psycopg.pq import TransactionStatus
 
 from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, current_deadline
-from pgjq.storage.postgres.line import Line
+from pgjq.storage.postgres.listen_connection import ListenConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ class Watchdog:
     def _ask(self, pids: list[int]) -> dict[int, str] | None:
         """Ask the server about sessions over a new connection; None if it answers, but not this question."""
         try:
-            line = Line(self._conninfo, lambda _channel, _payload: None)
+            line = ListenConnection(self._conninfo, lambda _channel, _payload: None)
             try:
                 found = line.ask(STATES.format(",".join(map(str, pids))).encode())
             finally:

@@ -16,7 +16,7 @@ from redis.retry import Retry
 from pgjq.redaction import read_redacted
 
 # What a URL may say otherwise. A peer that is gone is noticed by the call that it does not answer.
-USUAL: Final[dict[str, Any]] = {
+DEFAULTS: Final[dict[str, Any]] = {
     "socket_timeout": 15.0,
     "socket_connect_timeout": 5.0,
     "socket_keepalive": True,
@@ -39,7 +39,7 @@ class Address:
     def _read(self, url: str) -> None:
         blocking: Any = redis.ConnectionPool
         awaiting: Any = redis.asyncio.ConnectionPool
-        usual = _usual(url)
+        usual = _defaults(url)
         pool = blocking.from_url(url, retry=Retry(NoBackoff(), 0), **usual)
         async_pool = awaiting.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **usual)
         for settings in (pool.connection_kwargs, async_pool.connection_kwargs):
@@ -73,7 +73,7 @@ class Address:
         return redis.Redis(connection_pool=self._pool)
 
 
-def _usual(url: str) -> dict[str, Any]:
+def _defaults(url: str) -> dict[str, Any]:
     """Find what holds unless the URL says otherwise; a socket in a directory has nobody to keep alive."""
     if (late := url.rpartition("@")[0]) and re.search(r"://[^/?#]*[/?#]", late):
         raise ValueError("an @ comes after a /, ? or #; in a password these are written %2F, %3F and %23")
@@ -84,4 +84,4 @@ def _usual(url: str) -> dict[str, Any]:
     for option, why in OURS.items():
         if option in said:
             raise ValueError(f"leave {option} out: {why}")
-    return {option: value for option, value in USUAL.items() if option != "socket_keepalive" or "path" not in said}
+    return {option: value for option, value in DEFAULTS.items() if option != "socket_keepalive" or "path" not in said}

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pgjq.errors import ValidationError
 from pgjq.storage.redis.address import Address
-from pgjq.storage.redis.listen import AwaitedListener, ThreadListener
-from pgjq.storage.redis.loop_listen import LoopListener
-from pgjq.storage.redis.pool import AsyncPool, BlockingPool
-from pgjq.storage.redis.wire import ClientWire, Gate, ThreadedWire
+from pgjq.storage.redis.async_listener import AsyncListener
+from pgjq.storage.redis.listener import AwaitedListener, ThreadListener
+from pgjq.storage.redis.pool import AsyncPool, SyncPool
+from pgjq.storage.redis.transport import ClientTransport, Gate, ThreadedTransport
 
 if TYPE_CHECKING:
-    from pgjq.blocking import Colour
-    from pgjq.storage.redis.audience import Subjects
-    from pgjq.storage.redis.listen import Listener
-    from pgjq.storage.redis.wire import Wire
+    from pgjq.blocking import Mode
+    from pgjq.storage.redis.listener import Listener
+    from pgjq.storage.redis.subscribers import Subjects
+    from pgjq.storage.redis.transport import Transport
 
 
 class Connections(Protocol):
-    """A server's connections in both colours, and for listening."""
+    """A server's connections in both modes, and for listening."""
 
     @property
     def closed(self) -> bool:
@@ -28,13 +28,13 @@ class Connections(Protocol):
         ...
 
     @property
-    def blocking(self) -> Wire:
-        """The blocking colour's."""
+    def sync_transport(self) -> Transport:
+        """The sync mode's."""
         ...
 
     @property
-    def awaiting(self) -> Wire:
-        """The async colour's."""
+    def async_transport(self) -> Transport:
+        """The async mode's."""
         ...
 
     @property
@@ -42,11 +42,11 @@ class Connections(Protocol):
         """What tells scripts to publish although they cannot see who listens: "1", or nothing."""
         ...
 
-    def reserved(self, patience: float | None = None) -> Wire:
+    def dedicated(self, patience: float | None = None) -> Transport:
         """Make a blocking wire that nobody else uses, which does not wait longer than that."""
         ...
 
-    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
         ...
 
@@ -63,29 +63,29 @@ class OwnConnections:
     def __init__(self, url: str) -> None:
         self._gate = Gate()
         self._address = Address(url)
-        self.blocking = BlockingPool(self._gate, self._address)
-        self.awaiting = AsyncPool(self._gate, self._address)
+        self.sync_transport = SyncPool(self._gate, self._address)
+        self.async_transport = AsyncPool(self._gate, self._address)
 
     @property
     def closed(self) -> bool:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def reserved(self, patience: float | None = None) -> Wire:
+    def dedicated(self, patience: float | None = None) -> Transport:
         """Make a pool of its own."""
-        return BlockingPool(self._gate, self._address, patience)
+        return SyncPool(self._gate, self._address, patience)
 
-    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
-        if colour == "async":
-            return LoopListener(self._address, channel, subjects, stays=stays)
+        if mode == "async":
+            return AsyncListener(self._address, channel, subjects, stays=stays)
         return ThreadListener(self._address.client(), channel, subjects, stays=stays)
 
     def close(self) -> None:
         """Close everything."""
         self._gate.closed = True
-        self.blocking.close_now()
-        self.awaiting.close_soon()
+        self.sync_transport.close_now()
+        self.async_transport.close_soon()
 
 
 class GivenConnections:
@@ -100,25 +100,25 @@ class GivenConnections:
         self._client = client
         # In a cluster the server that runs a script does not know who listens at another one.
         self.unseen = "1" if hasattr(client, "nodes_manager") else ""
-        self.blocking = ClientWire(self._gate, client)
-        self.awaiting = ThreadedWire(self.blocking)
+        self.sync_transport = ClientTransport(self._gate, client)
+        self.async_transport = ThreadedTransport(self.sync_transport)
 
     @property
     def closed(self) -> bool:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def reserved(self, patience: float | None = None) -> Wire:
+    def dedicated(self, patience: float | None = None) -> Transport:
         """Use the client: it makes connections as they are needed, and is as patient as it was made."""
         del patience
-        return self.blocking
+        return self.sync_transport
 
-    def listener(self, colour: Colour, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
+    def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
         listener = ThreadListener(self._client, channel, subjects, stays=stays)
-        return AwaitedListener(listener) if colour == "async" else listener
+        return AwaitedListener(listener) if mode == "async" else listener
 
     def close(self) -> None:
         """Use the client no more."""
         self._gate.closed = True
-        self.awaiting.end_threads()
+        self.async_transport.end_threads()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 
 
-def arguments(jobs: Sequence[Submission], *, made_ids: bool, awaited: bool = False) -> list[bytes]:
+def arguments(jobs: Sequence[Submission], *, generated_ids: bool, awaited: bool = False) -> list[bytes]:
     """Write jobs: what is text goes into one JSON, payloads may be any bytes."""
     if len(jobs) > MOST:
         raise ValidationError(f"RedisStorage takes up to {MOST:,} jobs in one call, not {len(jobs):,}: make several")
@@ -29,7 +29,7 @@ def arguments(jobs: Sequence[Submission], *, made_ids: bool, awaited: bool = Fal
         "ids": [job.id for job in jobs],
         "settings": settings,
         "which": which,
-        "made": made_ids,
+        "made": generated_ids,
         "awaited": awaited,
     }
     return [rows.write(request), *(job.payload for job in jobs)]

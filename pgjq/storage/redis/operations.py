@@ -1,4 +1,4 @@
-"""The operations on Redis, in both colours from one source.
+"""The operations on Redis, in both modes from one source.
 
 An operation on a queue is one Lua script (`lua/`), with its guarantees in its header, and one round trip; this module
 turns values into arguments and answers into values. What concerns several queues is done queue by queue, because in a
@@ -17,10 +17,10 @@ from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError,
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.storage.base import Pulse, Settled, made
-from pgjq.storage.mailbox import Mailbox, MailSubscription
+from pgjq.storage.base import HeartbeatResult, Settled, made
+from pgjq.storage.mailbox import Mailbox, MailboxSubscription
 from pgjq.storage.redis import enqueue, rows
-from pgjq.storage.redis.expectation import RedisExpectation
+from pgjq.storage.redis.result_waiter import RedisResultWaiter
 from pgjq.storage.redis.scripts import script
 from pgjq.storage.workers import list_workers
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
-    from pgjq.storage.base import Claimed, Effects, Lease, Reaped, Settlement, Subscription
-    from pgjq.storage.redis.audience import Notice
+    from pgjq.storage.base import Claimed, JobTransaction, Lease, Reaped, Settlement, Subscription
     from pgjq.storage.redis.storage import Channels, Shared
-    from pgjq.storage.redis.wire import Wire, Word
+    from pgjq.storage.redis.subscribers import Notice
+    from pgjq.storage.redis.transport import Transport, Word
     from pgjq.storage.workers import Registration, WorkerRecord
 
 R = TypeVar("R")
@@ -50,17 +50,17 @@ RETENTION: Final = rows.micros(RETENTION_SECONDS)
 
 
 class RedisOperations:
-    """The operations, in the colour of the wire."""
+    """The operations, in the mode of the wire."""
 
-    def __init__(self, colour: Colour, wire: Wire, channels: Channels, shared: Shared) -> None:
-        self._colour: Colour = colour
+    def __init__(self, mode: Mode, wire: Transport, channels: Channels, shared: Shared) -> None:
+        self._mode: Mode = mode
         self._wire = wire
         self._channels = channels
         self._shared = shared
         self._keys = shared.keys
 
     async def enqueue(
-        self, queue: str, jobs: Sequence[Submission], *, made_ids: bool = False, connection: Any = None
+        self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
         """See `Operations`."""
         if connection is not None:
@@ -69,7 +69,7 @@ class RedisOperations:
             )
         if not jobs:
             return []
-        return enqueue.answers(jobs, await self._enqueue(queue, enqueue.arguments(jobs, made_ids=made_ids)))
+        return enqueue.answers(jobs, await self._enqueue(queue, enqueue.arguments(jobs, generated_ids=generated_ids)))
 
     async def _enqueue(self, queue: str, arguments: Sequence[bytes]) -> Sequence[Any]:
         while (reply := await self._run("enqueue", queue, *arguments)) is None:
@@ -121,20 +121,20 @@ class RedisOperations:
         unknown = None, False
         return [made(s, *(found[n] or unknown)) for n, s in enumerate(settlements)]
 
-    async def heartbeat(self, leases: Sequence[Lease]) -> Pulse:
+    async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
         answers: dict[int, int] = {}
         for queue, indexes in _by_queue(leases).items():
             request = [_fence(leases[n]) for n in indexes]
             answers |= zip(indexes, json.loads(await self._run("heartbeat", queue, rows.write(request))), strict=True)
-        return Pulse(
+        return HeartbeatResult(
             lost=[lease for n, lease in enumerate(leases) if answers[n] == 0],
             cancel_requested=[lease for n, lease in enumerate(leases) if answers[n] == 2],  # noqa: PLR2004
         )
 
-    def effects(
+    def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
-    ) -> AbstractAsyncContextManager[Effects]:
+    ) -> AbstractAsyncContextManager[JobTransaction]:
         """Refuse: a handler's own writes go elsewhere, and cannot be committed together with a job here."""
         del session_factory
         raise UnsupportedError(
@@ -293,7 +293,7 @@ class RedisOperations:
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`. A server that does not answer is not waited for: the office lapses by itself."""
         self._shared.elected.discard((role, candidate))
-        wire = self._shared.hasty if self._colour == "blocking" else self._wire
+        wire = self._shared.hasty if self._mode == "sync" else self._wire
         try:
             await wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
         finally:
@@ -301,23 +301,23 @@ class RedisOperations:
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
-        box: Mailbox[Notice] = _Decoded(self._colour, queue)
+        box: Mailbox[Notice] = _Decoded(self._mode, queue)
         events = self._channels.events
         await events.want(rows.EVERYTHING, box)
-        return MailSubscription(box, lambda: events.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+        return MailboxSubscription(box, lambda: events.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
 
-    async def expect(self, queue: str, job_id: str) -> RedisExpectation:
+    async def result_waiter(self, queue: str, job_id: str) -> RedisResultWaiter:
         """See `Operations`."""
         job = queue, job_id
-        box: Mailbox[Notice] = Mailbox(self._colour)
+        box: Mailbox[Notice] = Mailbox(self._mode)
         await self._channels.answers.want(job, box)
-        return RedisExpectation(
+        return RedisResultWaiter(
             job, box, self._channels.answers, shared=self._shared, enqueue=self._enqueue, run=self._run
         )
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
         """See `Operations`: listen first, then look, then sleep."""
-        box: Mailbox[Notice] = Mailbox(self._colour)
+        box: Mailbox[Notice] = Mailbox(self._mode)
         subjects = [queue.encode() for queue in queues]
         until = time.monotonic() + timeout
         try:
@@ -379,8 +379,8 @@ class RedisOperations:
 class _Decoded(Mailbox[Any]):
     """A mailbox that takes messages and holds the events in them, of one queue or of all."""
 
-    def __init__(self, colour: Colour, queue: str | None) -> None:
-        super().__init__(colour)
+    def __init__(self, mode: Mode, queue: str | None) -> None:
+        super().__init__(mode)
         self._queue = queue
 
     def put(self, item: Any) -> None:

@@ -32,16 +32,16 @@ from pgjq.deadline import (
     wait_in_time,
 )
 from pgjq.errors import StorageUnavailableError
-from pgjq.storage.redis.failures import DRIVERS_ERRORS, has_moved, translate, translated
-from pgjq.storage.redis.link import open_link
-from pgjq.storage.redis.wire import Gate, Packed, packed
+from pgjq.storage.redis.error_translation import DRIVERS_ERRORS, has_moved, translate, translated
+from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
+from pgjq.storage.redis.transport import Gate, Packed, packed
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pgjq.deadline import Deadline
     from pgjq.storage.redis.address import Address
-    from pgjq.storage.redis.link import Link
+    from pgjq.storage.redis.pipelined_connection import PipelinedConnection
 
 CONNECTIONS: Final = 32
 PATIENCE: Final = 30.0
@@ -50,7 +50,7 @@ BUSY: Final = f"all {CONNECTIONS} connections are busy"
 SMALL_BYTES: Final = 16_384
 
 
-class BlockingPool(Packed):
+class SyncPool(Packed):
     """Connections for threads. A forked child begins with none."""
 
     def __init__(self, gate: Gate, address: Address, patience: float | None = None) -> None:
@@ -156,7 +156,7 @@ class _Place:
 
     def __init__(self) -> None:
         self.connecting = asyncio.Lock()
-        self.link: Link | None = None
+        self.link: PipelinedConnection | None = None
         self.failure: tuple[float, Exception] | None = None  # Of the last try to connect, and when.
 
     def leave(self) -> None:
@@ -198,7 +198,7 @@ class AsyncPool(Packed):
                 link.leave()
             raise
 
-    async def _connected(self, place: _Place) -> Link:
+    async def _connected(self, place: _Place) -> PipelinedConnection:
         """Connect. Whoever waited while somebody tried in vain shares that, and does not try after one another."""
         since = time.monotonic()
         async with place.connecting:
@@ -206,7 +206,7 @@ class AsyncPool(Packed):
                 if place.failure is not None and place.failure[0] >= since:
                     raise place.failure[1]
                 try:
-                    place.link = await open_link(self._address)
+                    place.link = await open_pipelined_connection(self._address)
                 except DRIVERS_ERRORS as error:
                     place.failure = time.monotonic(), error
                     raise

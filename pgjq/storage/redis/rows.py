@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.job import Event, JobError, JobStatus, QueueStats
-from pgjq.options import PLAIN, JobOptions
+from pgjq.options import NO_OPTIONS, JobOptions
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 from pgjq.storage.workers import Registration, WorkerRecord
 
@@ -28,7 +28,7 @@ def read_time(micros: bytes | str | float) -> datetime:
     return _EPOCH + timedelta(microseconds=int(micros))
 
 
-def moment(micros: str | float | None) -> datetime | None:
+def to_datetime(micros: str | float | None) -> datetime | None:
     """Read a point in time, if there is one."""
     return None if micros is None else read_time(micros)
 
@@ -65,7 +65,7 @@ def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[byt
         None if lease_for is None else int(lease_for) / SECOND,
         None if expire_for is None else int(expire_for) / SECOND,
         blobs[at] if at else None,
-        _job_options(options) if options else PLAIN,
+        _job_options(options) if options else NO_OPTIONS,
     )
 
 
@@ -82,7 +82,7 @@ def statuses(queue: str, rows: bytes, outcomes: Sequence[bytes | None]) -> list[
 
 def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobStatus:
     (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key, stalled_on) = row
-    run_at, started_at, finished_at, locked_until = map(moment, times)
+    run_at, started_at, finished_at, locked_until = map(to_datetime, times)
     result, error = _outcome(outcome)
     return JobStatus(
         id=job_id,

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import MissingExtraError, ValidationError
-from pgjq.options import whole
-from pgjq.storage.base import Operations, Promises
+from pgjq.options import check_int
+from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.redis import rows
 from pgjq.storage.redis.keys import Keys
 from pgjq.storage.redis.operations import RedisOperations
 
 if TYPE_CHECKING:
-    from pgjq.blocking import Colour
+    from pgjq.blocking import Mode
     from pgjq.storage.redis.connections import Connections
-    from pgjq.storage.redis.listen import Listener
-    from pgjq.storage.redis.wire import Wire
+    from pgjq.storage.redis.listener import Listener
+    from pgjq.storage.redis.transport import Transport
 
 URL: Final = "redis://localhost:6379"
 PORT: Final = 6379
@@ -26,7 +26,7 @@ GOODBYE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """What one colour listens to."""
+    """What one mode listens to."""
 
     wakes: Listener
     answers: Listener
@@ -40,14 +40,14 @@ class Channels:
 
 @dataclass(slots=True)
 class Shared:
-    """What the operations of both colours have in common.
+    """What the operations of both modes have in common.
 
     `hasty` is for goodbyes, which wait for nobody long. `frozen` is for tests alone: the time, in microseconds, that
     the scripts go by instead of the server's own.
     """
 
     keys: Keys
-    hasty: Wire
+    hasty: Transport
     unseen: str
     frozen: int | None = None
     elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -67,7 +67,7 @@ class RedisStorage:
     what a failover can lose.
     """
 
-    promises = Promises(
+    capabilities = Capabilities(
         durable="with `appendonly yes` and `appendfsync always`",
         processes=True,
         machines=True,
@@ -90,26 +90,26 @@ class RedisStorage:
         keys = Keys(prefix)
         self.prefix = prefix
         self._connections = connections = _connect(_url(url, host, port), client)
-        self.shared = Shared(keys, connections.reserved(GOODBYE_SECONDS), connections.unseen)
-        self._channels = {colour: self._channels_of(colour) for colour in ("blocking", "async")}
-        self._blocking = RedisOperations("blocking", connections.blocking, self._channels["blocking"], self.shared)
-        self._async = RedisOperations("async", connections.awaiting, self._channels["async"], self.shared)
+        self.shared = Shared(keys, connections.dedicated(GOODBYE_SECONDS), connections.unseen)
+        self._channels = {mode: self._channels_of(mode) for mode in ("sync", "async")}
+        self._sync = RedisOperations("sync", connections.sync_transport, self._channels["sync"], self.shared)
+        self._async = RedisOperations("async", connections.async_transport, self._channels["async"], self.shared)
 
-    def _channels_of(self, colour: Colour) -> Channels:
+    def _channels_of(self, mode: Mode) -> Channels:
         keys, listener = self.shared.keys, self._connections.listener
         return Channels(
-            listener(colour, keys.wake, lambda queue: [queue], stays=True),
-            listener(colour, keys.answers, rows.answered, stays=False),
-            listener(colour, keys.events, lambda _: [rows.EVERYTHING], stays=False),
+            listener(mode, keys.wake, lambda queue: [queue], stays=True),
+            listener(mode, keys.answers, rows.answered, stays=False),
+            listener(mode, keys.events, lambda _: [rows.EVERYTHING], stays=False),
         )
 
-    def operations(self, colour: Colour) -> Operations:
-        """Return the operations in one colour."""
-        return self._blocking if colour == "blocking" else self._async
+    def operations(self, mode: Mode) -> Operations:
+        """Return the operations in one mode."""
+        return self._sync if mode == "sync" else self._async
 
-    def reserved(self) -> Operations:
+    def dedicated(self) -> Operations:
         """Return blocking operations with a connection of their own."""
-        return RedisOperations("blocking", self._connections.reserved(), self._channels["blocking"], self.shared)
+        return RedisOperations("sync", self._connections.dedicated(), self._channels["sync"], self.shared)
 
     def move_clock(self, now: int | None) -> None:
         """Have scripts take another time for now, in microseconds, or the server's again; sleepers look again.
@@ -151,6 +151,6 @@ def _url(url: str, host: str | None, port: int | None) -> str:
         return url
     if url != URL:
         raise ValidationError("pass url, or host and port, not both")
-    number = PORT if port is None else whole("port", port, 1, MOST_PORTS)
+    number = PORT if port is None else check_int("port", port, 1, MOST_PORTS)
     name = host or "localhost"
     return f"redis://[{name}]:{number}" if ":" in name else f"redis://{name}:{number}"

@@ -225,7 +225,7 @@ class Harness:
         """Enqueue jobs and claim them, as a worker does that dies at once."""
         queue = self.queue()
         await self.call(queue.enqueue_many, [NewJob(job_id, None, **options) for job_id in job_ids])
-        ops = self.storage.operations("async" if self.mode == "async" else "blocking")
+        ops = self.storage.operations("async" if self.mode == "async" else "sync")
         claimed = await ops.claim([queue.name], worker="dead", limit=len(job_ids), policy=policy)
         assert sorted(job.lease.id for job in claimed) == sorted(job_ids)
 

@@ -16,7 +16,7 @@ from pgjq.reaper import Reaper
 from pgjq.testing.applicable import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo, styled
-from pgjq.worker.leader import LeaderElection
+from pgjq.worker.leadership import LeaderElection
 
 if TYPE_CHECKING:
     from datetime import datetime

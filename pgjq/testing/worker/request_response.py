@@ -211,7 +211,7 @@ class RequestResponse(WorkerCases):
         queue = harness.queue(lease_policy=LeasePolicy(lease=0.05, heartbeat=None, reap_interval=0))
         waiter = harness.background(queue.enqueue_and_wait, "a", 1, max_attempts=2)
         await harness.until_state(queue, "a", "queued")
-        ops = harness.storage.operations("async" if harness.mode == "async" else "blocking")
+        ops = harness.storage.operations("async" if harness.mode == "async" else "sync")
         with Reaper(storage=harness.storage):
             for state in ("failing", "failed"):
                 assert await ops.claim([QUEUE], worker="dead", limit=1, policy=queue.lease_policy)

@@ -1,0 +1,65 @@
+"""Where the demo's jobs live: a PostgreSQL that it starts, or the storage that was named."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from pgjq.cli.database import database, is_postgres
+from pgjq.cli.exit import SIGNALS
+from pgjq.embedded import EmbeddedServer, throwaway_directory
+from pgjq.migrate import migrate
+from pgjq.open import open_storage
+from pgjq.storage.postgres.storage import PostgresStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from rich.console import Console
+
+    from pgjq.storage.base import Storage
+
+
+def open_place(name: str) -> Storage:
+    """Open what the demo and its workers were told: a storage's URL, or PostgreSQL's connection string."""
+    return PostgresStorage(name) if is_postgres(name) else open_storage(name)
+
+
+@contextmanager
+def place(url: str | None, console: Console) -> Generator[str]:
+    """Have a storage that is ready: the one that was named, or one that is gone afterwards.
+
+    A PostgreSQL has to be reached and migrated first; the others are ready as they are.
+    """
+    if url is not None and not is_postgres(url):
+        yield url
+        return
+    begun = time.monotonic()
+    with database(url) if url else _throwaway() as conninfo:
+        started = time.monotonic()
+        migrate(conninfo)
+        console.print(
+            f"  PostgreSQL {'reached' if url else 'started'} in {started - begun:.1f} s,"
+            f" migrated in {time.monotonic() - started:.1f} s"
+        )
+        yield conninfo
+
+
+@contextmanager
+def _throwaway() -> Generator[str]:
+    with throwaway_directory("pgjq-demo-") as directory, ExitStack() as stack:
+        with _undisturbed():
+            server = stack.enter_context(EmbeddedServer.start(directory))
+        yield server.conninfo
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Put signals off, so that a server is either not there or ours to stop."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

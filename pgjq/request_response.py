@@ -1,0 +1,122 @@
+"""Request and response: enqueue a job, and wait for how it ends.
+
+One makes ready to hear before one enqueues, so nothing can happen in between. A job that is there already is joined; a
+result that is there already is the answer. What comes is a hint that the job has ended, and the answer is read then,
+however big. A retry does not end the wait, and neither does a stall: whoever ends the job in the end tells. When the
+time is over the job goes on, and its result can still be read.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgjq.deadline import Deadline, bounded
+from pgjq.errors import (
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    MaxRetriesError,
+    StorageError,
+    StorageUnavailableError,
+    TimeoutError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.job import EnqueueResult
+    from pgjq.options import Submission
+    from pgjq.storage.base import Answer, Operations
+
+
+# A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read
+# the answer that came in the last moment.
+SLACK_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRequest:
+    """A job that somebody wants the answer of, and for how long."""
+
+    queue: str
+    job: Submission
+    payload: Any
+    generated_id: bool
+    timeout: float
+
+    def __str__(self) -> str:
+        return f"job {self.job.id!r} in queue {self.queue!r}"
+
+
+async def request_result(
+    ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None]
+) -> bytes | None:
+    """Return the job's result as bytes; `told` learns how the enqueue went."""
+    until = time.monotonic() + question.timeout
+    with bounded(Deadline(question.timeout + SLACK_SECONDS)):
+        try:
+            return await _request_result(ops, question, told, until)
+        except StorageUnavailableError as error:
+            if time.monotonic() < until:
+                raise
+            raise TimeoutError(
+                f"the storage did not answer within {question.timeout:g} s; {question} may have been enqueued"
+            ) from error
+
+
+async def _request_result(
+    ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None], until: float
+) -> bytes | None:
+    waiter = await ops.result_waiter(question.queue, question.job.id)
+    try:
+        enqueued = await waiter.enqueue(question.job, generated_id=question.generated_id)
+        told(enqueued)
+        if enqueued.status == "completed":
+            return enqueued.result
+        answer = await waiter.answer(max(0.0, until - time.monotonic()))
+    finally:
+        await waiter.close()
+    return await _result(ops, question, answer, is_ours=enqueued.status == "queued")
+
+
+async def _result(ops: Operations, question: ResultRequest, answer: Answer | None, *, is_ours: bool) -> bytes | None:
+    match answer.state if answer else None:
+        case "completed" if answer and not answer.expired:
+            return answer.result
+        case "completed":
+            raise JobNotFoundError(f"{question} completed, but its result expired at once: give it a longer result_ttl")
+        case "failed":
+            raise _failure(question, answer, is_ours=is_ours)
+        case "cancelled":
+            raise JobCancelledError(f"{question} was cancelled")
+        case None if is_ours:
+            raise JobNotFoundError(f"{question} was deleted while it was waited for")
+        case None:
+            raise JobNotFoundError(
+                f"{question} is not there: its queue's policy has no place for it now, because another job of its key"
+                " has it, or it was deleted while it was waited for"
+            )
+        case state:
+            raise TimeoutError(await _lateness(ops, question, state))
+
+
+def _failure(question: ResultRequest, answer: Answer | None, *, is_ours: bool) -> JobFailedError:
+    error = answer.error if answer else None
+    message = f"{question} failed: {error.type}: {error.message}" if error else f"{question} failed"
+    if answer is None or answer.attempts < answer.max_attempts:
+        return JobFailedError(message, error)
+    # Whoever joined a job has a payload of its own, which need not be the job's.
+    return MaxRetriesError(message, error, payload=question.payload if is_ours else None, attempts=answer.attempts)
+
+
+async def _lateness(ops: Operations, question: ResultRequest, state: str) -> str:
+    late = f"{question} has not ended within {question.timeout:g} s; it is {state}"
+    try:
+        served = any(worker.alive and question.queue in worker.queues for worker in await ops.workers())
+    except StorageError:
+        return late
+    if served:
+        return f"{late} and goes on"
+    return f"{late}, and no worker is listening on that queue: start one with a handler for it"

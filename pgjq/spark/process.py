@@ -1,0 +1,141 @@
+"""Spark as a worker: as many workers as there are tasks, each in an executor, until the queue is drained.
+
+A task is a worker like any other: it claims under leases, renews them on a thread of its own, settles in batches, and
+reaps what others have left. So nothing here has to be remembered by Spark. A task that fails gives its jobs back or
+loses their leases, and is tried again by Spark; an executor that dies takes leases with it, which lapse, and whoever is
+left, or the task's next try, runs those jobs again. A task that Spark starts twice only means one worker more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.lease import LeasePolicy
+from pgjq.options import check_int, check_queue, check_seconds
+from pgjq.queue import Queue
+from pgjq.spark.lazy_imports import pa
+from pgjq.spark.options import read_options
+from pgjq.storage.postgres.oneshot import oneshot_connection
+from pgjq.storage.postgres.storage import PostgresStorage
+from pgjq.worker.handler import style_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+
+    from pyspark.sql import SparkSession
+
+LOOK: Final = 0.5  # Seconds between two looks whether the queue is drained.
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """How many runs ended how, as told by the tasks that lived to tell."""
+
+    completed: int = 0
+    failing: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+OUTCOMES: Final = tuple(field.name for field in fields(Processed))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What every task is sent."""
+
+    options: Any
+    queue: str
+    func: Callable[..., Any]
+    concurrency: int
+    policy: LeasePolicy
+    timeout: float | None
+
+
+def process(
+    spark: SparkSession,
+    queue: str,
+    func: Callable[..., Any],
+    *,
+    url: str | None = None,
+    schema: str = "pgjq",
+    tasks: int | None = None,
+    concurrency: int = 1,
+    lease_policy: LeasePolicy | None = None,
+    timeout: float | timedelta | None = None,
+) -> Processed:
+    """Run the jobs of a queue on Spark's executors, and return when none of them is due or running any more.
+
+    `func` is a handler as `Queue.execute` takes it: it gets a `Job` and returns its result; what it raises follows the
+    job's retry policy. It is sent to the executors, with what it refers to, as any function that Spark runs is.
+    `tasks` workers, as many as Spark runs at once unless it is said, take `concurrency` jobs at a time each. Jobs whose
+    time comes later, and retries that wait, are left. After `timeout` seconds the tasks stop as workers do: they claim
+    no more, and give back what does not finish within the grace period.
+    """
+    style_of(func)
+    assignment = Assignment(
+        options=read_options({"schema": schema} | ({} if url is None else {"url": url})),
+        queue=check_queue(queue),
+        func=func,
+        concurrency=check_int("concurrency", concurrency, 1, 1000),
+        policy=lease_policy or LeasePolicy(),
+        timeout=None if timeout is None else check_seconds("timeout", timeout, above=0),
+    )
+    with oneshot_connection(assignment.options.conninfo, schema):
+        pass  # A database that cannot be used is an error here, and not one of every task.
+    count = spark.sparkContext.defaultParallelism if tasks is None else check_int("tasks", tasks, 1)
+    slots: Any = spark.range(0, count, 1, count)
+    told: list[dict[str, int]] = [
+        row.asDict() for row in slots.mapInArrow(partial(_work, assignment), _columns()).collect()
+    ]
+    return Processed(**{name: sum(row[name] for row in told) for name in OUTCOMES})
+
+
+def _columns() -> str:
+    return ", ".join(f"{name} long" for name in OUTCOMES)
+
+
+def _work(assignment: Assignment, batches: Iterator[Any]) -> Iterator[Any]:
+    """Be one worker, inside a task."""
+    for _ in batches:
+        pass
+    counts = asdict(Processed(**drain(assignment)))
+    yield pa.RecordBatch.from_pydict({name: pa.array([counts[name]], pa.int64()) for name in OUTCOMES})
+
+
+def drain(assignment: Assignment) -> dict[str, int]:
+    """Run jobs until there are none, or until it is time to stop; count how they ended."""
+    options = assignment.options
+    storage = PostgresStorage(options.conninfo, schema=options.schema)
+    queue = Queue(assignment.queue, storage=storage, concurrency=assignment.concurrency, lease_policy=assignment.policy)
+    counts: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def count(event: Any) -> None:
+        with lock:
+            counts[event.name] += 1
+
+    for name in OUTCOMES:
+        queue.on(name, count)  # pyright: ignore[reportArgumentType]  (they are names of events)
+    queue.execute(assignment.func)
+    try:
+        with queue:
+            _wait_until_drained(assignment)
+    finally:
+        storage.close()
+    return {name: counts[name] for name in OUTCOMES}
+
+
+def _wait_until_drained(assignment: Assignment) -> None:
+    until = None if assignment.timeout is None else time.monotonic() + assignment.timeout
+    with oneshot_connection(assignment.options.conninfo, assignment.options.schema) as here:
+        while until is None or time.monotonic() < until:
+            if not here.fetch("busy", {"queue": assignment.queue})[0][0]:
+                return
+            time.sleep(LOOK)

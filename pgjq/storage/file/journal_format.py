@@ -1,0 +1,189 @@
+"""A line of the journal: all that one operation changed, as text that a person can read.
+
+It is a checksum, a space, a JSON object and a newline. `at` is the moment of the operation; `jobs` has one entry for
+each change, in order: `[seq, fields, event, facts]`. `fields` are a job's new values, all that are not as usual for a
+job that was added, and null for one that is gone. `queues`, where there are any, are changes of queues, which come
+after those: `[name, values, event, facts]`, with all that is known of a queue, null if it is gone. A journal that was
+written anew begins with queues as they were then, and with jobs, under `records` instead. JSON writes no newline, so a
+line that is whole ends at the first one, and a reader finds its way again behind a line that is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+from pgjq.job import JobError, JobSource
+from pgjq.options import DEFAULT_SETTINGS, NO_OPTIONS, JobOptions, Settings
+from pgjq.storage.file import queues
+from pgjq.storage.model.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pgjq.storage.file.queues import QueueEntry
+    from pgjq.storage.model.jobs import Change, Jobs
+    from pgjq.storage.model.queue_record import QueueRecord
+
+FORMAT = 1
+KEPT = ("result_ttl", "max_attempts", "priority", "singleton_key")
+DEFAULTS = [(f.name, f.default) for f in fields(Record) if f.name not in ("seq", "settings", "ready")]
+
+
+class Entry(NamedTuple):
+    """One change, as read."""
+
+    seq: int
+    fields: dict[str, Any] | None
+    event: Any = None
+    facts: Any = None
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Write a line."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32(body), body)
+
+
+def unseal(line: bytes) -> dict[str, Any] | None:
+    """Read a line, without its newline; None if it is not what somebody wrote."""
+    checksum, _, body = line.partition(b" ")
+    try:
+        return json.loads(body) if int(checksum, 16) == crc32(body) else None
+    except ValueError:
+        return None
+
+
+def header(generation: int, last_seq: int) -> bytes:
+    """Write the first line: what this file is, how often it was replaced, how far numbers have been given out."""
+    return seal({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
+
+
+def write(jobs: Jobs) -> bytes:
+    """Write down the operation that is under way."""
+    content: dict[str, Any] = {"at": jobs.now.isoformat(), "jobs": [_entry(change) for change in jobs.changes]}
+    if jobs.queue_changes:
+        content["queues"] = [queues.write_change(change) for change in jobs.queue_changes]
+    return seal(content)
+
+
+def write_records(at: datetime, records: Iterable[Record]) -> bytes:
+    """Write down jobs as they are."""
+    return seal({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
+
+
+def write_queues(at: datetime, known: Mapping[str, QueueRecord]) -> bytes:
+    """Write down queues as they are, in a line that has no jobs."""
+    content = [[name, queues.write_known(queue)] for name, queue in known.items()]
+    return seal({"at": at.isoformat(), "records": [], "queues": content})
+
+
+def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry]]:
+    """Read an operation, or jobs and queues as they were."""
+    entries = [Entry(*entry) for entry in content.get("jobs", content.get("records", ()))]
+    changes = [queues.read_change(entry) for entry in content.get("queues", ())]
+    return (
+        datetime.fromisoformat(content["at"]),
+        [entry._replace(fields=_decode(entry.fields)) for entry in entries],
+        changes,
+    )
+
+
+def _entry(change: Change) -> list[Any]:
+    record = change.record
+    values = _whole(record) if change.added else None if change.fields is None else _encode(change.fields)
+    if change.event is None:
+        return [record.seq, values]
+    return (
+        [record.seq, values, change.event] if change.facts is None else [record.seq, values, change.event, change.facts]
+    )
+
+
+def _whole(record: Record) -> dict[str, Any]:
+    values = {n: value for n, default in DEFAULTS if (value := getattr(record, n)) is not default and value != default}
+    encoded = _encode(values)
+    if settings := _encode_settings(record.settings):
+        encoded["settings"] = settings
+    return encoded
+
+
+def _encode(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: encode(value) if value is not None and (encode := ENCODERS.get(name)) is not None else value
+        for name, value in values.items()
+    }
+
+
+def _decode(values: dict[str, Any] | None) -> dict[str, Any] | None:
+    if values is None:
+        return None
+    return {
+        name: decode(value) if value is not None and (decode := DECODERS.get(name)) is not None else value
+        for name, value in values.items()
+    }
+
+
+def _encode_bytes(data: bytes) -> str | list[str]:
+    """Text as text, which is what most payloads are; the rest in a list of one, as base64."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return [b64encode(data).decode()]
+
+
+def _decode_bytes(written: str | list[str]) -> bytes:
+    return written.encode() if isinstance(written, str) else b64decode(written[0])
+
+
+@lru_cache(maxsize=1024)
+def _encode_settings(settings: Settings) -> dict[str, Any]:
+    """Only what is not as usual, and of that what matters after the enqueue."""
+    values = {n: value for n in KEPT if (value := getattr(settings, n)) != getattr(DEFAULT_SETTINGS, n)}
+    if options := settings.options.set_values():
+        values["options"] = options
+    return values
+
+
+def _decode_settings(written: dict[str, Any]) -> Settings:
+    options = written.pop("options", None)
+    return Settings(**written, options=JobOptions(**options) if options else NO_OPTIONS)
+
+
+def _encode_error(error: JobError) -> list[str | None]:
+    return [error.type, error.message, error.traceback]
+
+
+def _decode_error(written: list[Any]) -> JobError:
+    return JobError(*written)
+
+
+def _encode_source(source: JobSource) -> list[Any]:
+    return [source.queue, source.id, source.attempts, None if source.error is None else _encode_error(source.error)]
+
+
+def _decode_source(written: list[Any]) -> JobSource:
+    queue, job_id, attempts, error = written
+    return JobSource(queue, job_id, attempts, None if error is None else _decode_error(error))
+
+
+MOMENTS = ("created_at", "run_at", "started_at", "locked_until", "expire_at", "finished_at", "slot")
+BLOBS = ("payload", "checkpoint", "result")
+ENCODERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(MOMENTS, datetime.isoformat),
+    **dict.fromkeys(BLOBS, _encode_bytes),
+    "error": _encode_error,
+    "source": _encode_source,
+}
+DECODERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(MOMENTS, datetime.fromisoformat),
+    **dict.fromkeys(BLOBS, _decode_bytes),
+    "error": _decode_error,
+    "source": _decode_source,
+    "settings": _decode_settings,
+    "stalled_on": tuple,
+}

@@ -1,0 +1,43 @@
+"""Dead letters: copies of jobs that have failed for good, in the queues that they name for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from pgjq.job import JobSource
+from pgjq.options import Submission
+from pgjq.storage.model.admission import admit
+
+if TYPE_CHECKING:
+    from pgjq.options import JobOptions
+    from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.record import Record
+
+
+def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
+    """Copy a job that has just failed to its dead letter queue, if it names one; a policy there may refuse it."""
+    settings, letters = record.settings, record.settings.options.dead_letter
+    if letters is None:
+        return
+    key = settings.singleton_key
+    if key is None and jobs.policy(letters) == "key_strict_fifo":
+        key = record.id
+    kept = replace(
+        settings,
+        options=travelling(settings.options),
+        max_attempts=record.max_attempts,
+        singleton_key=key,
+        run_at=None,
+        delay=0.0,
+        on_failed="enqueue",
+        singleton_seconds=None,
+    )
+    source = JobSource(record.queue, record.id, record.attempts, record.error)
+    admit(jobs, letters, Submission(uuid4().hex, record.payload, kept), source)
+
+
+def travelling(options: JobOptions) -> JobOptions:
+    """What goes with a job into another queue: the deadlines of an attempt, and dead letters, are that queue's."""
+    return replace(options, dead_letter=None, expire_in_seconds=None, heartbeat_seconds=None)

@@ -1,0 +1,49 @@
+"""One caller's wait for one job of a model, which is known by its number: no other job ever has the same."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pgjq.storage.model import commands, reads
+from pgjq.storage.result_waiter import MailboxWaiter
+
+if TYPE_CHECKING:
+    from pgjq.blocking import Mode
+    from pgjq.job import EnqueueResult
+    from pgjq.options import Submission
+    from pgjq.storage.base import Answer
+    from pgjq.storage.model.jobs import Jobs
+    from pgjq.storage.model.operations import Do
+    from pgjq.storage.model.subscribers import Subscribers
+
+
+class ModelResultWaiter(MailboxWaiter):
+    """See `pgjq.storage.base.ResultWaiter`; `do` is how the storage does an operation."""
+
+    def __init__(self, do: Do, subscribers: Subscribers, mode: Mode, queue: str, job_id: str) -> None:
+        super().__init__(subscribers.result_waiter((queue, job_id), mode))
+        self._do = do
+        self._subscribers = subscribers
+        self._queue = queue
+        self._id = job_id
+        self._seq: int | None = None
+
+    async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
+        """Enqueue, and remember which job that was."""
+        del generated_id
+        result, self._seq = await self._do(partial(self._enqueue, job=job))
+        self._is_new = result.status == "queued"
+        return result
+
+    def _enqueue(self, jobs: Jobs, job: Submission) -> tuple[EnqueueResult, int | None]:
+        (result,) = commands.enqueue(jobs, self._queue, [job])
+        found = jobs.current(self._queue, self._id)
+        return result, None if found is None else found.seq
+
+    async def close(self) -> None:
+        """Stop waiting."""
+        self._subscribers.expect_no_more((self._queue, self._id), self._box)
+
+    async def _look(self) -> Answer | None:
+        return await self._do(partial(reads.answer, seq=self._seq))

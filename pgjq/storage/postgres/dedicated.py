@@ -1,0 +1,33 @@
+"""The operations of one background thread, on a connection of its own.
+
+The heartbeat's thread settles runs that could not start, and writes the worker's record. A row that another transaction
+has locked must not keep it from renewing leases: these statements wait for a lock for a moment only, and fail then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.storage.postgres.operations import PostgresOperations
+
+if TYPE_CHECKING:
+    from pgjq.storage.postgres.session import Rows, Session
+
+# The statements that wait for rows, of those that such threads run again and again.
+WAITING: Final = frozenset({"settle", "worker_seen"})
+LOCK_TIMEOUT: Final = "set local lock_timeout = '100ms'"
+
+
+class DedicatedOperations(PostgresOperations):
+    """Blocking operations that wait for no row for long."""
+
+    async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
+        if name not in WAITING:
+            return await super()._fetch(name, params)
+        return await self._repeated(lambda session: _fetch_soon(session, name, params or {}))
+
+
+async def _fetch_soon(session: Session, name: str, params: dict[str, Any]) -> Rows:
+    async with session.transaction():
+        await session.command(LOCK_TIMEOUT)
+        return await session.fetch(name, params)

@@ -1,0 +1,95 @@
+"""A handler's writes and its job's completion, in one commit.
+
+The handler writes through the connection that it is given. At the end of its block the job is settled on that same
+connection, fenced by the lease as every settlement is: a lease that is gone settles nothing, LeaseLostError is
+raised, and the writes are rolled back with it. So the effects in the database happen once, even when a stalled worker
+wakes up late.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from pgjq.errors import JobCancelledError, LeaseLostError, PgjqError
+from pgjq.storage.postgres import literals
+from pgjq.storage.postgres.caller_transaction import caller_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from pgjq.blocking import Mode
+    from pgjq.storage.base import Claimed, Lease
+    from pgjq.storage.postgres.pool import Pool
+    from pgjq.storage.postgres.queries import Queries
+    from pgjq.storage.postgres.session import Session
+
+
+# The pause between completing a job and COMMIT may last as long as the lease, within these limits.
+SHORTEST_PAUSE = 5.0
+LONGEST_PAUSE = 60.0
+UNQUOTED = re.compile(r"[^A-Za-z0-9_./-]")
+
+
+class PostgresJobTransaction:
+    """An open transaction of a handler's."""
+
+    def __init__(self, session: Session, claimed: Claimed) -> None:
+        self.completed = False
+        self._session = session
+        self._lease = claimed.lease
+        self._pause = min(max(claimed.lease_seconds or LONGEST_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE)
+
+    @property
+    def connection(self) -> Any:
+        """What the handler writes through: a psycopg connection, or the caller's own kind of session."""
+        return self._session.connection
+
+    async def complete(self, result: bytes | None) -> None:
+        """Complete the job inside the transaction."""
+        queue_id, seq = self._lease.key
+        params = {
+            "queue_ids": literals.numbers([queue_id]),
+            "seqs": literals.numbers([seq]),
+            "leases": literals.numbers([self._lease.number]),
+            "results": literals.blobs([result]),
+            "limit": str(round(self._pause * 1000)),
+        }
+        ((states, _),) = await self._session.fetch("complete", params)
+        if states is not None and not states:
+            raise LeaseLostError(lost(self._lease))
+        if states:
+            raise JobCancelledError(f"job {self._lease.id!r} was asked to end; nothing of this block is committed")
+        self.completed = True
+
+    def check_completed(self) -> None:
+        """Refuse to commit writes without their completion."""
+        if not self.completed:
+            raise PgjqError("the block ended without completing its job; nothing of it is committed")
+
+
+def lost(lease: Lease) -> str:
+    """Say that a block's lease is gone."""
+    return f"the lease of job {lease.id!r} is gone; nothing of this block is committed"
+
+
+def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str:
+    """Name the session in which a handler's transaction is open: readable, different for each run, needs no quoting."""
+    run = f"{schema}\0{queue}\0{job_id}\0{attempts}"
+    readable = UNQUOTED.sub("?", f"{queue}/{job_id}"[:40])
+    return f"pgjq {readable} {blake2b(run.encode(), digest_size=8).hexdigest()}"
+
+
+@asynccontextmanager
+async def open_unit(
+    mode: Mode, pool: Pool, queries: Queries, session_factory: Callable[[], Any] | None
+) -> AsyncGenerator[Session]:
+    """Open a transaction on a connection of the pool, or on a session of the caller's making."""
+    if session_factory is None:
+        async with pool.session(for_handler=True) as session, session.transaction():
+            yield session
+    else:
+        async with caller_transaction(session_factory, mode, queries) as session:
+            yield session

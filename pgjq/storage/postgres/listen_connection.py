@@ -1,0 +1,130 @@
+"""A session that is asked with a deadline.
+
+psycopg waits for an answer for as long as it takes. A session that mostly listens must not: its peer may have gone
+without a word, and whoever asks holds a lock that others wait for. So this one speaks to libpq itself, and a question
+that is not answered in time is an error like a cut connection. The kernel's keepalives notice a dead host as well, but
+not a network that still takes bytes and passes none on.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ExecStatus
+
+from pgjq.deadline import current_deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg.pq.abc import PGconn, PGresult
+
+ANSWER_SECONDS: Final = 5.0
+# A caller whose time is nearly over still gives a healthy server the time to answer.
+SHORTEST_SECONDS: Final = 0.2
+ALIVE: Final[dict[str, Any]] = {
+    "autocommit": True,
+    "prepare_threshold": None,
+    "application_name": "pgjq listener",
+    "client_encoding": "UTF8",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+WHO: Final = b"select pg_backend_pid()"
+
+
+class ListenConnection:
+    """One session, for any thread to ask; notices go to `deliver`, on whatever thread they are read."""
+
+    def __init__(self, conninfo: str, deliver: Callable[[str, str], None]) -> None:
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        options: dict[str, Any] = {"connect_timeout": max(2, int(ANSWER_SECONDS))} | ALIVE
+        if "connect_timeout" in conninfo_to_dict(conninfo):
+            del options["connect_timeout"]
+        self._connection = psycopg.connect(conninfo, **options)
+        self.last_word = time.monotonic()
+        try:
+            self._backend = self.ask(WHO)
+        except BaseException:
+            self._connection.close()
+            raise
+        # A pooler makes up a process number of its own when it greets a client, and its sessions are anybody's.
+        self.is_pooled = self._backend != str(self._connection.info.backend_pid)
+
+    def fileno(self) -> int:
+        """Return the socket, to wait for notices."""
+        return self._connection.fileno()
+
+    def is_same_session(self) -> bool:
+        """Ask the server something, and see whether the same session answers as at first."""
+        return self.ask(WHO) == self._backend
+
+    def ask(self, query: bytes, params: dict[str, Any] | None = None) -> str | None:
+        """Run a statement and return its first value as text; OperationalError if the answer does not come in time."""
+        with self._lock:
+            text = psycopg.ClientCursor(self._connection).mogrify(query, params) if params else query.decode()
+            pgconn = self._connection.pgconn
+            pgconn.send_query(text.encode())
+            return _first_value(self._results(pgconn))
+
+    def read(self) -> None:
+        """Hand out the notices that have arrived."""
+        with self._lock:
+            self._connection.pgconn.consume_input()
+            self._hand_out(self._connection.pgconn)
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            self._connection.close()
+
+    def _results(self, pgconn: PGconn) -> list[PGresult]:
+        """Wait for the answers to what was sent."""
+        until = min(
+            time.monotonic() + ANSWER_SECONDS, max(current_deadline().until, time.monotonic() + SHORTEST_SECONDS)
+        )
+        results: list[PGresult] = []
+        while True:
+            unsent = pgconn.flush()
+            if not pgconn.is_busy():
+                if (result := pgconn.get_result()) is None:
+                    self._hand_out(pgconn)
+                    return results
+                results.append(result)
+                continue
+            if not _wait(pgconn.socket, until, sending=bool(unsent)):
+                raise psycopg.OperationalError("the server did not answer in time")
+            pgconn.consume_input()
+
+    def _hand_out(self, pgconn: PGconn) -> None:
+        self.last_word = time.monotonic()
+        while (notice := pgconn.notifies()) is not None:
+            try:
+                channel, payload = notice.relname.decode(), notice.extra.decode()
+            except UnicodeDecodeError:  # From a database that checks no encoding; none of ours.
+                logging.getLogger("pgjq").warning("notification ignored, it is not UTF-8: channel %r", notice.relname)
+            else:
+                self._deliver(channel, payload)
+
+
+def _wait(socket: int, until: float, *, sending: bool) -> bool:
+    poll = select.poll()
+    poll.register(socket, select.POLLIN | (select.POLLOUT if sending else 0))
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+
+
+def _first_value(results: list[PGresult]) -> str | None:
+    for result in results:
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
+    value = results[0].get_value(0, 0) if results and results[0].ntuples else None
+    return None if value is None else value.decode()

@@ -1,0 +1,136 @@
+"""One connection on an event loop, which all its callers share: answers come in the order of the questions.
+
+redis-py makes the connection, with all that a URL may ask for, and then hands its transport over: what redis-py does
+around a single question and its answer takes longer than the server takes to answer. Nothing is sent twice, and whoever
+stops waiting for an answer only leaves it to be thrown away, also when its deadline (`pgjq.deadline`) is over. A server
+that owes an answer and says nothing for too long is given up, and with it everything that was asked of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from redis.exceptions import ConnectionError as Lost
+
+from pgjq.deadline import LOOK_SECONDS, NO_ANSWER, current_deadline
+from pgjq.storage.redis.resp import RespReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pgjq.deadline import Deadline
+    from pgjq.storage.redis.address import Address
+
+    Heard = Callable[[bytes], None]
+
+MESSAGE: Final = b"message"
+REST_SECONDS: Final = 1.0
+
+
+async def open_pipelined_connection(address: Address, heard: Heard | None = None) -> PipelinedConnection:
+    """Connect; `heard` is told of messages on channels that the link will subscribe to."""
+    stream = await address.open_stream()
+    if stream.transport.is_closing():
+        raise Lost("the connection was lost at once")  # Before there was anybody to hear of it.
+    return PipelinedConnection(stream, address.patience, heard)
+
+
+class PipelinedConnection(asyncio.Protocol):
+    """A connection that answers many."""
+
+    def __init__(self, stream: asyncio.StreamWriter, patience: float | None, heard: Heard | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stream = stream  # Whose end would be the end of the transport.
+        self._patience = inf if patience is None else patience
+        self._heard = heard
+        self._asked: deque[tuple[asyncio.Future[Any], float, Deadline]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._replies = RespReader(self._take)
+        self._leaving = False
+        self._used_at = self._heard_at = self._loop.time()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self._transport = cast("asyncio.Transport", stream.transport)
+        self._transport.set_protocol(self)
+
+    def is_open(self) -> bool:
+        """Tell whether this may be asked."""
+        return not (self._leaving or self._transport.is_closing())
+
+    def has_rested(self) -> bool:
+        """Tell whether it has been silent so long that its end may have gone unheard."""
+        return self._loop.time() > self._used_at + REST_SECONDS
+
+    def ask(self, command: bytes) -> asyncio.Future[Any]:
+        """Send a command; the answer is to be awaited."""
+        if self.lost.done():
+            raise Lost("the connection was lost")
+        answer, self._used_at = self._loop.create_future(), self._loop.time()
+        self._asked.append((answer, self._used_at, current_deadline()))
+        if self._watch is None:
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._transport.write(command)
+        return answer
+
+    def leave(self) -> None:
+        """Ask nothing more; close when no caller waits for an answer."""
+        self._leaving = True
+        if not self._is_awaited():
+            self.close()
+
+    def close(self) -> None:
+        """Close now. What was asked is not answered any more."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come."""
+        self._heard_at = self._loop.time()
+        self._replies.feed(data)
+        if self._leaving and not self._is_awaited():
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who is still waiting."""
+        self._leaving = True
+        self.close()
+        for answer, _, _ in self._asked:
+            if not answer.done():
+                answer.set_exception(Lost(f"the connection was lost: {exc or 'the server closed it'}"))
+        self._asked.clear()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _take(self, reply: Any) -> None:
+        if self._heard is not None and isinstance(reply, list) and reply[0] == MESSAGE:
+            self._heard(cast("list[bytes]", reply)[2])
+            return
+        if not self._asked:
+            self.close()  # Nobody asked: whatever comes next would go to the wrong one.
+            return
+        answer, _, _ = self._asked.popleft()
+        if answer.done():
+            return
+        if isinstance(reply, Exception):
+            answer.set_exception(reply)
+        else:
+            answer.set_result(reply)
+
+    def _is_awaited(self) -> bool:
+        return any(not answer.done() for answer, _, _ in self._asked)
+
+    def _look(self) -> None:
+        """Give up answers whose deadline is over, and the server if it owes one and has said nothing for too long."""
+        self._watch = None
+        for answer, _, deadline in self._asked:
+            if not (deadline.left or answer.done()):
+                answer.set_exception(TimeoutError(NO_ANSWER))
+        if self._leaving and not self._is_awaited():
+            self.close()
+        elif self._asked and max(self._asked[0][1], self._heard_at) + self._patience <= self._loop.time():
+            self.connection_lost(TimeoutError(NO_ANSWER))
+        elif self._asked:
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)

@@ -1,0 +1,72 @@
+"""Answers of a server, read from bytes as they come in (version 2 of the protocol)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from redis._parsers.base import BaseParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_NUMBER, _ERROR, _BYTES, _LIST = b":-$*"
+_END: Final = b"\r\n"
+_driver: Final[Any] = BaseParser  # It knows a kind of error for each word that an error may begin with.
+
+
+class RespReader:
+    """Reads answers and hands each one on; an error is handed on, not raised."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+        self._data = bytearray()
+        self._at = 0
+        self._reading = self._read()
+        next(self._reading)
+
+    def feed(self, data: bytes) -> None:
+        """Read on."""
+        self._data += data
+        next(self._reading)
+        del self._data[: self._at]
+        self._at = 0
+
+    def _read(self) -> Generator[None]:
+        """Read for ever; suspended where bytes are missing, also in the middle of an answer."""
+        lists: list[tuple[list[Any], int]] = []  # Those that are not complete, each inside the one before.
+        while True:
+            kind, said = yield from self._line()
+            if kind == _LIST and int(said) > 0:
+                lists.append(([], int(said)))
+                continue
+            value = (yield from self._bytes(int(said))) if kind == _BYTES else _plain(kind, said)
+            while lists:
+                items, count = lists[-1]
+                items.append(value)
+                if len(items) < count:
+                    break
+                value, _ = lists.pop()
+            else:
+                self._take(value)
+
+    def _line(self) -> Generator[None, None, tuple[int, bytes]]:
+        while (end := self._data.find(_END, self._at)) < 0:
+            yield
+        start, self._at = self._at, end + 2
+        return self._data[start], bytes(self._data[start + 1 : end])
+
+    def _bytes(self, size: int) -> Generator[None, None, bytes | None]:
+        if size < 0:
+            return None
+        while len(self._data) < self._at + size + 2:
+            yield
+        start, self._at = self._at, self._at + size + 2
+        return bytes(self._data[start : start + size])
+
+
+def _plain(kind: int, said: bytes) -> Any:
+    if kind == _NUMBER:
+        return int(said)
+    if kind == _ERROR:
+        return _driver.parse_error(said.decode(errors="replace"))
+    return (None if said == b"-1" else []) if kind == _LIST else said

@@ -1,0 +1,195 @@
+"""The contract: events, wake-ups, leaders, and the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgjq.errors import StorageError, UnsupportedError
+from pgjq.outcome import Completed, Failing, Released, Snoozed
+from pgjq.testing.applicable import requires
+from pgjq.testing.bench import BOOM, QUEUE, Bench
+from pgjq.testing.cases import Cases, case
+
+
+class Hearing(Cases):
+    """Events, wake-ups, leaders, and the end."""
+
+    @case
+    async def test_a_subscriber_hears_a_jobs_life(self, bench: Bench) -> None:
+        heard = await bench.ops.subscribe(QUEUE)
+        await bench.enqueue("a", max_attempts=5)
+        await bench.settle(await bench.claim_one(), Failing(BOOM))
+        await bench.settle(await bench.claim_one(), Released())
+        await bench.claim_one(lease=10, heartbeat=3)
+        bench.clock.advance(10)
+        await bench.ops.reap()
+        await bench.settle(await bench.claim_one(), Completed(b"1"))
+        await bench.enqueue("b")
+        await bench.ops.cancel(QUEUE, "b")
+        events = await self._hear(heard, 13)
+        assert [(e.name, e.id) for e in events] == [
+            ("queued", "a"),
+            ("processing", "a"),
+            ("failing", "a"),
+            ("processing", "a"),
+            ("failing", "a"),
+            ("processing", "a"),
+            ("stalled", "a"),
+            ("failing", "a"),
+            ("processing", "a"),
+            ("completed", "a"),
+            ("queued", "b"),
+            ("cancelled", "b"),
+        ]
+        stalled = events[6]
+        assert (stalled.count, stalled.action, stalled.reason) == (1, "recovered", "lease")
+        await heard.close()
+
+    async def _hear(self, heard: Any, at_most: int) -> list[Any]:
+        """Take events until the last thing that was done has been heard."""
+        events: list[Any] = []
+        while len(events) < at_most and not (events and events[-1].name == "cancelled"):
+            more = await heard.next(10)
+            assert more, f"heard only {[e.name for e in events]}"
+            events += more
+        return events
+
+    @case
+    async def test_a_subscriber_hears_its_queue_or_all(self, bench: Bench) -> None:
+        one = await bench.ops.subscribe("one")
+        everything = await bench.ops.subscribe()
+        await bench.enqueue("a", queue="two")
+        await bench.enqueue("b", queue="one")
+        await bench.ops.cancel("one", "b")
+        assert [(e.queue, e.id) for e in await self._hear(one, 2)] == [("one", "b")] * 2
+        assert [e.queue for e in await self._hear(everything, 3)] == ["two", "one", "one"]
+        await one.close()
+        await everything.close()
+
+    @case
+    async def test_a_big_batch_is_heard_whole(self, bench: Bench) -> None:
+        heard = await bench.ops.subscribe(QUEUE)
+        ids = [f"{n:04}-{'é' * 100}" for n in range(500)]
+        await bench.enqueue_all(*ids)
+        events: list[Any] = []
+        while len(events) < len(ids):
+            events += await heard.next(10)
+        assert sorted(e.id for e in events) == ids
+        await heard.close()
+
+    @case
+    async def test_silence_is_an_empty_list(self, bench: Bench) -> None:
+        heard = await bench.ops.subscribe(QUEUE)
+        assert await heard.next(0.01) == []
+        await heard.close()
+
+    @case
+    async def test_a_closed_subscription_hears_no_more(self, bench: Bench) -> None:
+        heard = await bench.ops.subscribe(QUEUE)
+        await heard.close()
+        await heard.close()
+        await bench.enqueue("a")
+        with pytest.raises(StorageError):
+            await heard.next(10)
+
+    @case
+    async def test_sleep_ends_at_once_when_there_is_work(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        assert await bench.ops.wait_for_work([QUEUE], 60)
+        assert await bench.ops.wait_for_work([QUEUE], 0)
+
+    @case
+    async def test_sleep_ends_when_nothing_comes(self, bench: Bench) -> None:
+        await bench.enqueue("a", queue="another")
+        assert not await bench.ops.wait_for_work([QUEUE], 0.01)
+
+    @case
+    async def test_sleepers_are_woken_by_an_enqueue(self, bench: Bench) -> None:
+        async def sleep_or_enqueue(n: int) -> bool:
+            if n:
+                return await bench.ops.wait_for_work(["quiet", QUEUE], 60)
+            await bench.enqueue("a")
+            return True
+
+        assert await bench.together(4, sleep_or_enqueue) == [True] * 4
+
+    @case
+    async def test_sleepers_are_woken_by_a_retry(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        job = await bench.claim_one()
+
+        async def sleep_or_settle(n: int) -> bool:
+            if n:
+                return await bench.ops.wait_for_work([QUEUE], 60)
+            return await bench.settle(job, Failing(BOOM)) == "failing"
+
+        assert await bench.together(3, sleep_or_settle) == [True] * 3
+
+    @case
+    async def test_sleepers_are_woken_by_a_moved_clock(self, bench: Bench) -> None:
+        await bench.enqueue("a", delay=3600)
+        await bench.enqueue("b", delay=7200, queue="quiet")
+
+        async def sleep_or_move(n: int) -> bool:
+            if n < 3:
+                return await bench.ops.wait_for_work(["quiet", QUEUE], 60, 60)
+            bench.clock.advance(3600)
+            return True
+
+        assert await bench.together(4, sleep_or_move) == [True] * 4
+
+    @case
+    @pytest.mark.parametrize("outcome", [Failing(BOOM, 3600.0), Snoozed(3600.0)])
+    async def test_sleepers_are_woken_when_a_job_that_was_put_off_becomes_due(
+        self, bench: Bench, outcome: Failing | Snoozed
+    ) -> None:
+        await bench.enqueue("a")
+        job = await bench.claim_one()
+
+        async def sleep_or_settle(n: int) -> bool:
+            if n < 3:
+                return await bench.ops.wait_for_work([QUEUE], 60, 60)
+            await bench.settle(job, outcome)
+            bench.clock.advance(3600)
+            return True
+
+        assert await bench.together(4, sleep_or_settle) == [True] * 4
+        assert (await bench.claim_one()).lease.id == "a"
+
+    @case
+    async def test_one_candidate_leads(self, bench: Bench) -> None:
+        if not bench.storage.capabilities.leader_election:
+            with pytest.raises(UnsupportedError):
+                await bench.ops.elect("reaper", "ann", ttl=30)
+            return
+        assert await bench.ops.elect("reaper", "ann", ttl=30)
+        assert not await bench.ops.elect("reaper", "bob", ttl=30)
+        assert await bench.ops.elect("reaper", "ann", ttl=30)
+        assert await bench.ops.elect("pruner", "bob", ttl=30)
+        assert await bench.ops.leads("reaper", "ann")
+        assert not await bench.ops.leads("reaper", "bob")
+        await bench.ops.resign("reaper", "bob")
+        assert not await bench.ops.elect("reaper", "bob", ttl=30)
+        await bench.ops.resign("reaper", "ann")
+        assert not await bench.ops.leads("reaper", "ann")
+        assert await bench.ops.elect("reaper", "bob", ttl=30)
+
+    @requires("leader_election")
+    @case
+    async def test_of_ten_candidates_one_leads(self, bench: Bench) -> None:
+        elected = await bench.together(10, lambda n: bench.ops.elect("reaper", str(n), ttl=30))
+        assert sum(elected) == 1
+
+    @case
+    async def test_a_closed_storage_says_so(self, bench: Bench) -> None:
+        await bench.enqueue("a")
+        heard = await bench.ops.subscribe()
+        await bench.ops.close()
+        bench.storage.close()
+        bench.storage.close()
+        with pytest.raises(StorageError, match="closed"):
+            await bench.enqueue("b")
+        with pytest.raises(StorageError, match="closed"):
+            await heard.next(10)
