@@ -84,6 +84,7 @@ def _start(program: str, upstream: str, directory: Path, port: int) -> subproces
         "[pgbouncer]\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
         "auth_type = any\npool_mode = transaction\ndefault_pool_size = 4\n"
+        "server_login_retry = 1\n"  # By default it tries to reach a server that was away every 15 s.
         "ignore_startup_parameters = extra_float_digits\n"
     )
     command = [program, str(settings)]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 90.0
 LATE_SECONDS = CALL_SECONDS + 4
-GROWTH_MB, GROWTH_THREADS, GROWTH_SOCKETS = 25.0, 8, 8
+# Pools open connections as they are needed, each pool with threads of its own.
+GROWTH_MB, GROWTH_THREADS, GROWTH_SOCKETS = 25.0, 16, 12
 LINES_PER_FAULT = 20
 DISORDER = """
     select key, number, before, ended_before, started from (

@@ -28,7 +28,7 @@ SETTINGS = {
     "fsync": "off",
     "listen_addresses": "",
     "log_min_messages": "fatal",
-    "max_connections": "150",
+    "max_connections": "250",
     "max_wal_senders": "5",
     "port": "5432",
     "synchronous_commit": "on",

@@ -103,11 +103,11 @@ class Run:
                 stack.enter_context(fault.begin(self._system))
             time.sleep(max(fault.seconds for fault in faults))
         self.result.faults += len(faults)
-        self._servers.settle()
+        note = self._servers.settle()
         names = ", ".join(fault.kind.name for fault in faults)
         seconds, slowest = self._look(names)
         now = time.strftime("%H:%M:%S")
-        self._say(f"{now} {number:4} {self.result.faults:5} faults  {seconds:5.1f} s ({slowest})  {names}")
+        self._say(f"{now} {number:4} {self.result.faults:5} faults  {seconds:5.1f} s ({slowest})  {note}  {names}")
 
     def _look(self, what: str, seconds: float | None = None) -> tuple[float, str]:
         """Find processes that ended or do not answer; return how long the slowest took to answer, and its name."""

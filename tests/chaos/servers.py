@@ -47,8 +47,8 @@ class Servers(Protocol):
         """Return where a process finds its storage."""
         ...
 
-    def settle(self) -> None:
-        """Wait until the servers are as they were before a fault."""
+    def settle(self) -> str:
+        """Wait until the servers are as they were before a fault; return what is worth a note."""
         ...
 
 
@@ -108,8 +108,10 @@ class PostgresServers(Network):
         if self.bouncer is not None:
             self._relay.cut()
 
-    def settle(self) -> None:
+    def settle(self) -> str:
         self.cluster.wait_for_standby()
+        ((sessions,),) = self.cluster.primary.execute("select count(*) from pg_stat_activity where datname is not null")
+        return f"{sessions} sessions"
 
     def login(self, user: str) -> psycopg.Connection[tuple[object, ...]]:
         """Connect past every proxy as one of the logins that faults use."""
@@ -143,8 +145,9 @@ class RedisServers(Network):
         """Return the address of a process's proxy."""
         return f"redis://127.0.0.1:{self.proxy(process, f'host=127.0.0.1 port={self.server.port}').port}"
 
-    def settle(self) -> None:
+    def settle(self) -> str:
         """Do nothing: a Redis that answers is as it was."""
+        return ""
 
 
 class FileServers:
@@ -164,8 +167,9 @@ class FileServers:
         """Return the directory: a process needs no connection."""
         return self.admin_address
 
-    def settle(self) -> None:
+    def settle(self) -> str:
         """Do nothing: a directory needs no time."""
+        return ""
 
     def close(self) -> None:
         """Do nothing: the directory goes with its parent."""

@@ -16,7 +16,7 @@ from tests.chaos.run import Run
 if TYPE_CHECKING:
     from tests.chaos.servers import StorageName
 
-FAULTS: dict[StorageName, int] = {"postgres": 12, "redis": 12, "file": 15}
+FAULTS: dict[StorageName, int] = {"postgres": 8, "redis": 8, "file": 8}
 SLOW = frozenset({"fail_over"})
 QUICK = tuple(kind.name for kind in KINDS.values() if kind.hold[1] <= 4 and kind.name not in SLOW)
 

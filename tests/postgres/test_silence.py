@@ -122,6 +122,33 @@ def test_a_question_that_is_not_answered_delays_no_deadline(
         proxy.restore()
 
 
+def test_a_question_about_a_connection_that_was_closed_meanwhile_is_none(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        lent = watchdog.Lent(connection, for_handler=False)
+    watchdog.Watchdog(database, lambda: False)._judge([lent])
+
+
+@MODES
+def test_a_question_that_fails_is_followed_by_another(
+    database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, errors = watchdog.Watchdog._ask, iter([RuntimeError("once")])
+
+    def fail_once(self: watchdog.Watchdog, pids: list[int]) -> Any:
+        for error in errors:
+            raise error
+        return ask(self, pids)
+
+    monkeypatch.setattr(watchdog.Watchdog, "_ask", fail_once)
+    with Proxy(database) as proxy:
+        storage = pgjq.PostgresStorage(proxy.conninfo)
+        with pytest.raises(pgjq.StorageUnavailableError):
+            call(storage, mode, lambda client: client.enqueue("q", "a", None), before=proxy.silence)
+        assert next(errors, None) is None
+        storage.close()
+        proxy.restore()
+
+
 @MODES
 def test_a_statement_that_waits_for_a_lock_is_not_cut(database: str, mode: Mode) -> None:
     storage = pgjq.PostgresStorage(database)

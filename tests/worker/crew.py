@@ -6,7 +6,6 @@ little more than one. A worker is an ordinary one: a `Queue` with a handler, and
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -14,13 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from pgjq import AsyncJob, Job, LeasePolicy, PgjqError, PostgresStorage, Queue, open_storage
+from pgjq import Job, LeasePolicy, PgjqError, PostgresStorage, Queue, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,31 +32,6 @@ def transact(job: Job) -> None:
     with job.transaction() as connection:
         connection.execute(NOTE, [job.id, job.lease])
         job.result = job.lease
-
-
-async def transact_async(job: AsyncJob) -> None:
-    async with job.transaction() as connection:
-        await connection.execute(NOTE, [job.id, job.lease])
-        job.result = job.lease
-
-
-def plain(job: Job) -> int:
-    return job.lease
-
-
-async def plain_async(job: AsyncJob) -> int:
-    await asyncio.sleep(0)
-    return job.lease
-
-
-def unhurried(job: Job) -> int:
-    time.sleep(0.01)
-    return job.lease
-
-
-async def unhurried_async(job: AsyncJob) -> int:
-    await asyncio.sleep(0.01)
-    return job.lease
 
 
 def linger(job: Job) -> None:
@@ -79,11 +52,6 @@ def linger(job: Job) -> None:
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     "transact": transact,
-    "transact_async": transact_async,
-    "plain": plain,
-    "plain_async": plain_async,
-    "unhurried": unhurried,
-    "unhurried_async": unhurried_async,
     "linger": linger,
 }
 

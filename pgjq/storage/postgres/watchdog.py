@@ -122,9 +122,8 @@ class Watchdog:
 
     def _start_question(self, silent: list[Lent], ending: threading.Event) -> BackgroundThread:
         """Ask on a thread: a server that cannot be reached takes seconds to say nothing, and deadlines go on."""
-        thread = BackgroundThread(
-            "pgjq watchdog question", lambda: None if ending.is_set() else self._judge(silent), ending.wait
-        )
+        once = iter([silent])  # After an unexpected error the next question is about what is silent then.
+        thread = BackgroundThread("pgjq watchdog question", lambda: [*map(self._judge, once)], ending.wait)
         thread.start()
         return thread
 
@@ -137,13 +136,14 @@ class Watchdog:
         return waits >= SILENT_SECONDS and now >= lent.asked + ASK_AGAIN_SECONDS
 
     def _judge(self, silent: list[Lent]) -> None:
-        states = self._ask([lent.connection.pgconn.backend_pid for lent in silent])
+        pids = {lent: pid for lent in silent if (pid := _backend_pid(lent.connection))}
+        states = self._ask([*pids.values()]) if pids else None
         now = time.monotonic()
-        for lent in silent:
+        for lent, pid in pids.items():
             lent.asked = now
             if states is None:
                 continue
-            state = states.get(lent.connection.pgconn.backend_pid, GONE)
+            state = states.get(pid, GONE)
             if lent.waits_since is not None and self._is_lost(lent, state, now):
                 hang_up(lent.connection)
 
@@ -170,6 +170,14 @@ class Watchdog:
             return None if "FATAL" in str(error) else dict.fromkeys(pids, UNREACHABLE)
         rows = (row.partition(" ") for row in (found or "").split(",") if row)
         return {int(pid): state for pid, _, state in rows}
+
+
+def _backend_pid(connection: Any) -> int:
+    """Return the process number of a connection's session, 0 if the connection was closed meanwhile."""
+    try:
+        return connection.pgconn.backend_pid
+    except psycopg.Error:
+        return 0
 
 
 def hang_up(connection: Any) -> None:
