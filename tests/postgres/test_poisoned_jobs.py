@@ -99,7 +99,7 @@ def test_a_poisoned_row_is_set_aside_as_failed_and_the_rest_goes_on(
 def test_a_waiter_of_a_poisoned_job_is_told_that_it_failed(postgres: pgjq.PostgresStorage) -> None:
     client = pgjq.Client(postgres)
     waiter = drive(postgres.operations("sync").result_waiter("q", "bad"))
-    drive(waiter.enqueue(pgjq.options.Submission("bad", b"1", pgjq.options.USUAL)))
+    drive(waiter.enqueue(pgjq.options.Submission("bad", b"1", pgjq.options.DEFAULT_SETTINGS)))
     poison(postgres, 'options = \'{"heartbeat_seconds": "soon"}\'')
     assert run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT) == []
     answer = drive(waiter.answer(30.0))
@@ -141,7 +141,7 @@ def test_options_of_the_wrong_kind_reach_no_handler(postgres: pgjq.PostgresStora
     client.enqueue_many("q", [("bad", 1), ("good", 2)])
     poison(postgres, """options = '{"retry_delay": "soon", "retry_backoff": "yes", "newer": 1, "dead_letter": 5}'""")
     taken = run("sync", postgres, "claim", ["q"], worker="w", limit=10, policy=SHORT)
-    assert [job.options for job in taken] == [pgjq.options.PLAIN] * 2
+    assert [job.options for job in taken] == [pgjq.options.NO_OPTIONS] * 2
 
 
 def test_a_failure_that_no_job_is_to_blame_for_is_raised(postgres: pgjq.PostgresStorage) -> None:
