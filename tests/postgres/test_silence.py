@@ -130,7 +130,7 @@ def test_a_question_about_a_connection_that_was_closed_meanwhile_is_none(databas
 
 @MODES
 def test_a_question_that_fails_is_followed_by_another(
-    database: str, mode: Colour, monkeypatch: pytest.MonkeyPatch
+    database: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, errors = watchdog.Watchdog._ask, iter([RuntimeError("once")])
 
