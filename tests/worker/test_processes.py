@@ -89,7 +89,7 @@ ORPHANS = textwrap.dedent(
     queue = (pgjq.AsyncQueue if style == "blocked loop" else pgjq.Queue)("q", storage=storage)
 
     def work(job):
-        print("working", os.getpid(), os.getppid(), flush=True)
+        os.write(1, f"working {os.getpid()} {os.getppid()}\\n".encode())  # One write: both workers write to one pipe.
         if style == "patient":
             job.signal.wait(100)
         else:
