@@ -66,19 +66,19 @@ class Audit:
             for queue, job_id in sorted(self._acknowledged)
             if (queue, job_id) not in self._jobs or self._jobs[queue, job_id].state in ("failed", "cancelled")
         ]
-        job_transaction = self._effects()
-        if job_transaction is not None:
+        effects = self._effects()
+        if effects is not None:
             stories += [
                 f"work/{job_id} is completed and has no effect"
                 for (queue, job_id), job in self._jobs.items()
-                if queue == "work" and job.state == "completed" and job_id not in job_transaction
+                if queue == "work" and job.state == "completed" and job_id not in effects
             ]
         return stories
 
     def doubled(self) -> Stories:
         """Return jobs with more effects than one, or one of a run that was not the one recorded."""
-        job_transaction = self._effects()
-        if job_transaction is None:
+        effects = self._effects()
+        if effects is None:
             return [
                 f"{queue}/{job_id} has the result of lease {job.result} and was completed under lease {job.lease}"
                 for (queue, job_id), job in self._jobs.items()
@@ -86,7 +86,7 @@ class Audit:
             ]
         return [
             f"work/{job_id} has effects under leases {leases}; the record: {self._describe('work', job_id)}"
-            for job_id, leases in job_transaction.items()
+            for job_id, leases in effects.items()
             if leases != [self._jobs["work", job_id].lease if ("work", job_id) in self._jobs else None]
         ]
 

@@ -109,10 +109,10 @@ def handlers(storage: Storage, name: str, *, is_async: bool) -> dict[str, Callab
     """Return what a worker does with the jobs of each queue; the last one is its own, for probes."""
     plain = count_async if is_async else count
     in_transaction, keyed = (work_async, work_keyed_async) if is_async else (work, work_keyed)
-    job_transaction = storage.capabilities.transactions
-    served: dict[str, Callable[..., Any]] = {"work": in_transaction if job_transaction else plain}
+    has_transactions = storage.capabilities.transactions
+    served: dict[str, Callable[..., Any]] = {"work": in_transaction if has_transactions else plain}
     if storage.capabilities.definitions:
-        served["keyed"] = keyed if job_transaction else plain
+        served["keyed"] = keyed if has_transactions else plain
     answer = echo_async if is_async else echo
     return served | {"echo": answer, f"probe-{name}": answer}
 

@@ -28,7 +28,7 @@ ALIAS = "pgjq"
 
 
 @pytest.fixture
-def job_transaction(database: str) -> Iterator[Callable[[], int]]:
+def count_effects(database: str) -> Iterator[Callable[[], int]]:
     """Return what counts the rows that handlers have written."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("create table effect (n integer)")
@@ -137,23 +137,23 @@ KINDS: dict[str, Callable[[str, Exception | None], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_writes_and_completion_commit_together(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int], kind: str
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int], kind: str
 ) -> None:
     status = run(postgres, KINDS[kind](database, None))
-    assert (status.state, status.error, job_transaction()) == ("completed", None, 1)
+    assert (status.state, status.error, count_effects()) == ("completed", None, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_takes_the_writes_back(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int], kind: str
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int], kind: str
 ) -> None:
     status = run(postgres, KINDS[kind](database, KeyError("boom")))
-    assert (status.state, status.error.type, job_transaction()) == ("failed", "KeyError", 0)
+    assert (status.state, status.error.type, count_effects()) == ("failed", "KeyError", 0)
 
 
 @pytest.mark.parametrize("error", [None, KeyError("boom")])
 def test_an_asyncpg_connection_gets_a_transaction(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int], error: Exception | None
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int], error: Exception | None
 ) -> None:
     async def handler(job: AsyncJob) -> None:
         given = conninfo_to_dict(database)
@@ -164,11 +164,11 @@ def test_an_asyncpg_connection_gets_a_transaction(
                 raise error
 
     status = run(postgres, handler)
-    assert (status.state, job_transaction()) == (("completed", 1) if error is None else ("failed", 0))
+    assert (status.state, count_effects()) == (("completed", 1) if error is None else ("failed", 0))
 
 
 def test_an_async_psycopg_connection_in_autocommit_mode_gets_a_transaction(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int]
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int]
 ) -> None:
     async def handler(job: AsyncJob) -> None:
         made = await psycopg.AsyncConnection.connect(database, autocommit=True)
@@ -177,20 +177,20 @@ def test_an_async_psycopg_connection_in_autocommit_mode_gets_a_transaction(
             raise KeyError("boom")
 
     status = run(postgres, handler)
-    assert (status.error.type, job_transaction()) == ("KeyError", 0)
+    assert (status.error.type, count_effects()) == ("KeyError", 0)
 
 
 @pytest.mark.parametrize("kind", ["connection", "session", "async session"])
 def test_sqlalchemy_in_autocommit_mode_is_refused_before_the_handler_writes(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int], kind: str
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int], kind: str
 ) -> None:
     status = run(postgres, with_sqlalchemy(database, None, kind, **AUTOCOMMIT))
-    assert (status.state, status.error.type, job_transaction()) == ("failed", "pgjq.errors.ValidationError", 0)
+    assert (status.state, status.error.type, count_effects()) == ("failed", "pgjq.errors.ValidationError", 0)
     assert 'in autocommit mode; make one without isolation_level="AUTOCOMMIT"' in status.error.message
 
 
 def test_a_psycopg_connection_inside_a_transaction_is_refused(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int]
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int]
 ) -> None:
     def busy() -> Any:
         connection = psycopg.connect(database, autocommit=True)
@@ -199,17 +199,17 @@ def test_a_psycopg_connection_inside_a_transaction_is_refused(
 
     status = run(postgres, sync_handler(busy, None, lambda made: made.execute(WRITE)))
     assert "not inside a transaction already" in status.error.message
-    assert job_transaction() == 0
+    assert count_effects() == 0
 
 
 def test_django_calls_what_waits_for_the_commit(
-    database: str, postgres: PostgresStorage, job_transaction: Callable[[], int]
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int]
 ) -> None:
     committed: list[int] = []
 
     def write(connection: Any) -> None:
         connection.cursor().execute(WRITE)
-        transaction.on_commit(lambda: committed.append(job_transaction()), using=ALIAS)
+        transaction.on_commit(lambda: committed.append(count_effects()), using=ALIAS)
 
     assert run(postgres, with_django(database, None, write=write)).state == "completed"
     assert committed == [1]
