@@ -1,9 +1,9 @@
-"""A nightly import that can be killed at any point, and still leaves every line in the database once.
+"""Import a file every night; a killed worker leaves every line in the database once.
 
-A file of prices is read in chunks. Each chunk is written in a transaction of its own, and a checkpoint says how far the
-import has come. When a worker dies, the next one goes on where the checkpoint says. It may write one chunk again, the
-one between a commit and its checkpoint, so writing is idempotent: a line that is there already is replaced by itself.
-That the import is over is noted in the same commit that completes the job, so it is noted once.
+The handler reads a file of prices in chunks. It commits each chunk separately and saves a checkpoint after it. When a
+worker dies, the next worker continues at the checkpoint. It may write one chunk again, if the first worker died between
+the commit and the checkpoint, so writing is idempotent: an existing line is replaced by itself. The commit that
+completes the job also writes the line of `import_log`, so there is one such line.
 
     pgjq worker nightly_import:imports &
     python nightly_import.py prices.csv            # from cron, every night; twice does no harm
@@ -34,7 +34,7 @@ pgjq.migrate(storage.conninfo)
 imports = pgjq.Queue(
     "imports",
     storage=storage,
-    # An import may take hours. Its lease is short all the same, because it is renewed: that a worker died is noticed
+    # An import may take hours. Its lease can still be short, because the worker renews it: reapers notice a dead worker
     # after 10 seconds.
     lease_policy=pgjq.LeasePolicy(lease=10, heartbeat=3, expire=6 * 3600),
     max_attempts=10,
@@ -44,30 +44,30 @@ TABLES = (
     "create table if not exists price (article text primary key, cents int not null)",
     "create table if not exists import_log (file text, lines int, ended timestamptz default now())",
 )
-# The same line twice is the same as once: this is what makes a chunk safe to repeat.
+# Writing a line twice has the same effect as once: this makes a chunk safe to repeat.
 WRITE = "insert into price values (%s, %s) on conflict (article) do update set cents = excluded.cents"
 
 
 @imports.execute
 def import_prices(job: pgjq.Job) -> None:
-    """Import a file, from where the last run came to."""
+    """Import a file, starting at the checkpoint of the last run."""
     done: int = job.checkpoint or 0
     print(f"attempt {job.attempts} begins after line {done}", flush=True)
     with psycopg.connect(storage.conninfo, autocommit=True) as database:
         for chunk in read_chunks(Path(job.payload["file"]), done):
-            job.signal.raise_if_aborted()  # Cancelled, or the worker stops: end here, the checkpoint is kept.
+            job.signal.raise_if_aborted()  # Cancelled, or the worker stops: end here and keep the checkpoint.
             with database.transaction(), database.cursor() as cursor:
                 cursor.executemany(WRITE, chunk)
             done += len(chunk)
-            job.save_checkpoint(done)  # Raises LeaseLostError if somebody else has this job by now.
-    # This line cannot be repeated without harm. It is one commit with the job's end, and refused if the lease is gone.
+            job.save_checkpoint(done)  # Raises LeaseLostError if another worker has this job by now.
+    # This insert must not be repeated. It commits with the job's completion, or not at all if the lease is lost.
     with job.transaction() as database:
         database.execute("insert into import_log (file, lines) values (%s, %s)", [job.payload["file"], done])
         job.result = {"lines": done}
 
 
 def read_chunks(path: Path, done: int) -> Iterator[list[tuple[str, int]]]:
-    """Read the lines after the first `done` ones, some at a time."""
+    """Yield the lines after the first `done` ones, in chunks."""
     with path.open(newline="") as file:
         lines = islice(csv.reader(file), done, None)
         while chunk := [(article, int(cents)) for article, cents in islice(lines, CHUNK)]:
@@ -75,7 +75,7 @@ def read_chunks(path: Path, done: int) -> Iterator[list[tuple[str, int]]]:
 
 
 def main(file: str) -> None:
-    """Enqueue tonight's import, once: whoever calls this again today is told what became of it."""
+    """Enqueue tonight's import; a second call on the same day prints the state of the first."""
     with psycopg.connect(storage.conninfo) as database:
         for table in TABLES:
             database.execute(table)

@@ -1,7 +1,7 @@
-"""A shop that enqueues in its request's transaction.
+"""Take orders in a web application that enqueues in its request's transaction.
 
-The order and the job that will send its receipt are one commit. If the request fails after both were written, neither
-is there; if it succeeds, both are, whatever happens to this process afterwards.
+The order and the job that sends its receipt are one commit. If the request fails after writing both, neither exists; if
+it succeeds, both exist, even if this process dies afterwards.
 
     uvicorn orders:app &                         # takes orders
     pgjq worker orders:receipts &                # sends receipts
@@ -27,7 +27,7 @@ pgjq.migrate(storage.conninfo)  # Safe at every start, by every process.
 
 
 def sqlalchemy_url(conninfo: str) -> URL:
-    """Name the driver, which SQLAlchemy wants to know."""
+    """Add the driver's name, which SQLAlchemy requires."""
     return make_url(conninfo).set(drivername="postgresql+psycopg")
 
 
@@ -39,7 +39,7 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """What somebody wants, and whether the receipt has been sent."""
+    """An article that a customer ordered, and whether the receipt has been sent."""
 
     __tablename__ = "shop_order"
 
@@ -58,7 +58,7 @@ receipts = pgjq.Queue("receipts", storage=storage, concurrency=4)
 
 
 def open_session() -> Iterator[Session]:
-    """Give each request a transaction of its own. The routes commit it; whatever they do not commit is rolled back."""
+    """Open a session for each request. The routes commit it; closing it rolls back anything else."""
     with Session(engine) as session:
         yield session
 
@@ -68,41 +68,40 @@ Transaction = Annotated[Session, Depends(open_session)]
 
 @app.post("/orders", status_code=201)
 def place_order(article: str, email: str, session: Transaction) -> dict[str, int]:
-    """Take an order, and have its receipt sent."""
+    """Store an order, and enqueue the job that sends its receipt."""
     order = Order(article=article, email=email)
     session.add(order)
-    session.flush()  # Now the order has its number.
-    # The id follows from the order, so that no order gets two receipts. `connection=` is the whole trick.
+    session.flush()  # Assigns the order's id.
+    # The job's id is derived from the order's, so that no order gets two receipts. `connection=` joins the transaction.
     receipts.enqueue(f"receipt-{order.id}", {"order": order.id}, connection=session)
     if article == "sand":
-        raise HTTPException(422, "nobody sells sand")  # The order and the job are gone with the session.
-    session.commit()  # Now both are there. Before we answer: a commit can fail, and then so must the request.
+        raise HTTPException(422, "nobody sells sand")  # Closing the session rolls back the order and the job.
+    session.commit()  # Commits both, before the response: if the commit fails, the request must fail.
     return {"order": order.id}
 
 
 @app.get("/orders/{number}")
 def show_order(number: int, session: Transaction) -> dict[str, object]:
-    """Tell what has become of an order."""
+    """Return an order, and whether its receipt has been sent."""
     order = session.get(Order, number)
     if order is None:
         raise HTTPException(404, "there is no such order")
     return {"article": order.article, "receipt_sent": order.receipt_sent}
 
 
-# --- the worker: a consumer. It runs in a process of its own, `pgjq worker orders:receipts`
+# --- the worker: a consumer, in a separate process: `pgjq worker orders:receipts`
 
 
 @receipts.execute
 def send_receipt(job: pgjq.Job) -> None:
-    """Send a receipt, and note it in the order."""
-    # A mail cannot be rolled back. The job's id tells the mail service that it has had this one, should this run be
-    # the second.
+    """Send a receipt, and record it in the order."""
+    # A mail cannot be rolled back. By the job's id the mail service recognises the request of a second run.
     mail(idempotency_key=job.id)
-    # What the block writes and that the job is done are one commit.
+    # The writes of the block and the job's completion are one commit.
     with job.transaction(lambda: Session(engine)) as session:
         session.get_one(Order, job.payload["order"]).receipt_sent = True
 
 
 def mail(*, idempotency_key: str) -> None:
-    """Stand here for your mail service."""
+    """Print instead of calling your mail service."""
     print(f"sending {idempotency_key}", flush=True)

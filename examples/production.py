@@ -1,6 +1,6 @@
-"""The worker of docker-compose.yml: three of these run, and `pgjq worker production:mail` starts each of them.
+"""Define the queue that the three workers of docker-compose.yml serve (`pgjq worker production:mail`).
 
-It is the smallest module that a worker needs: a storage, a queue with its settings, a handler.
+This is the smallest module that a worker needs: a storage, a queue with its settings, a handler.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import pgjq
 mail = pgjq.Queue(
     "mail",
     storage=pgjq.open_storage(os.environ["PGJQ_URL"]),
-    worker_id=f"worker-{os.environ.get('HOSTNAME', 'here')}-{os.getpid()}",  # What people see in `pgjq workers`.
+    worker_id=f"worker-{os.environ.get('HOSTNAME', 'here')}-{os.getpid()}",  # The name in `pgjq workers`.
     concurrency=10,
-    visibility_timeout=60,  # A dead worker's jobs come back after a minute. Reapers need not be told: it is recorded.
+    visibility_timeout=60,  # Reapers requeue a dead worker's jobs after a minute; each claim records it.
 )
 
 
 @mail.execute
 def send(job: pgjq.Job) -> str:
-    """Stand here for the real thing. What a handler returns is the job's result."""
+    """Return a text instead of sending a mail. The return value of a handler is the job's result."""
     return f"sent to {job.payload['to']} by {job.id}, attempt {job.attempts}"

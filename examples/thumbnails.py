@@ -1,10 +1,10 @@
-"""Thumbnails while you wait: an HTTP service that hands the work to workers and waits for their answer.
+"""Serve thumbnails over HTTP: the service enqueues a job and waits for its result.
 
-The web process never decodes an image, so a large one blocks nobody, and workers can be as many as there are cores. Two
-requests for the same image at the same time share one job; a third one later gets the cached result.
+The web process never decodes an image, so a large image blocks no other request, and you can run one worker per core.
+Two concurrent requests for the same image share one job; a later one gets the cached result.
 
-    uvicorn thumbnails:app &                       # asks
-    pgjq worker thumbnails:queue --processes 2 &   # answers
+    uvicorn thumbnails:app &                       # enqueues and waits
+    pgjq worker thumbnails:queue --processes 2 &   # makes thumbnails
     curl --data-binary @photo.jpg 'localhost:8000/thumbnail?size=200' -o small.png
 """
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 storage = pgjq.open_storage(os.environ["PGJQ_URL"])
 pgjq.migrate(storage.conninfo)
 
-# MessagePack carries bytes as they are; JSON would make them a third longer. Images of some megabytes are fine; larger
-# ones belong into a file or an object store, and their address into the payload.
+# MessagePack stores bytes unchanged; in JSON they would be a third longer. For images of more than some megabytes, use
+# a file or an object store, and put the address into the payload.
 queue = pgjq.AsyncQueue(
     "thumbnails",
     storage=storage,
     payload_serde=pgjq.MsgpackSerde(),
     result_serde=pgjq.MsgpackSerde(),
     concurrency=2,
-    result_ttl=600,  # For ten minutes the same request gets the same answer, and nothing runs.
+    result_ttl=600,  # For ten minutes the same request gets the stored result, and nothing runs.
 )
 
-# --- the web application: asks
+# --- the web application: enqueues and waits
 
 
 @asynccontextmanager
 async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-    """Close what the storage holds on this event loop, when the application ends."""
+    """Close the storage's connections of this event loop when the application ends."""
     async with pgjq.AsyncClient(storage):
         yield
 
@@ -59,16 +59,16 @@ async def thumbnail(
     """Make a thumbnail of the image in the request's body."""
     wanted = {"image": await request.body(), "size": size}
     try:
-        # Equal content, equal id: callers who want the same thing join the same job.
+        # Equal content has an equal id, so requests for the same image join one job.
         answer = await queue.enqueue_and_wait(pgjq.content_id(wanted), wanted, timeout=20)
     except pgjq.JobFailedError as error:
         raise HTTPException(422, error.original_error.message) from error
-    except pgjq.TimeoutError as error:  # The job goes on: who asks again may find it done.
+    except pgjq.TimeoutError as error:  # The job continues: a second request may find its result.
         raise HTTPException(503, str(error), headers={"Retry-After": "5"}) from error
     return Response(answer, media_type="image/png")
 
 
-# --- the worker: answers
+# --- the worker: makes thumbnails
 
 
 @queue.execute
@@ -77,7 +77,7 @@ async def make_thumbnail(job: pgjq.AsyncJob) -> bytes:
     try:
         return await asyncio.to_thread(shrink, job.payload["image"], job.payload["size"])
     except UnidentifiedImageError as error:
-        raise pgjq.Discard("this is not an image") from error  # Trying again would not help.
+        raise pgjq.Discard("this is not an image") from error  # A retry would not help.
 
 
 def shrink(data: bytes, size: int) -> bytes:
