@@ -68,14 +68,14 @@ class RedisResultWaiter(MailboxWaiter):
         found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))
         return None if found is None else rows.answer(json.loads(found[0]), found[1])
 
-    def _told(self, words: Sequence[Any]) -> Answer | None:
+    def _told(self, notifications: Sequence[Any]) -> Answer | None:
         """Return the outcome from a notification, if this waiter added the job.
 
         A job that it found may have ended before and been retried since.
         """
         if self._seq is None or not self._is_new:
             return None
-        answers = (rows.told(word, self._seq) for word in words if word is not None)
+        answers = (rows.told(message, self._seq) for message in notifications if message is not None)
         return next((answer for answer in answers if answer is not None), None)
 
     @property
