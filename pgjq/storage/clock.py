@@ -1,4 +1,4 @@
-"""The clock of a storage that keeps jobs in memory, and how it wakes workers when it is moved.
+"""The clock of a storage with jobs in memory, and how it wakes workers when it is moved.
 
 A sleeping worker naps until the next job is due, in real seconds. A clock that is moved makes that nap too long:
 
@@ -36,12 +36,12 @@ class ObservableClock(Protocol):
         ...
 
     def subscribe(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call `moved` after every move, on any thread; return a function that ends the subscription."""
+        """Call `moved` after every move, on any thread; return a function that ends this."""
         ...
 
 
 class StorageClock:
-    """The clock of one storage, its owner; calls `moved(owner)` when an observable clock is moved.
+    """The clock of one storage, its owner; calls `moved(owner)` after a move, if observable.
 
     The clock holds only a weak reference to the owner: it may outlive many storages that were never closed.
     """

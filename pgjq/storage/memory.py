@@ -1,4 +1,4 @@
-"""MemoryStorage: a storage inside one process, and the reference for the tests of the others.
+"""MemoryStorage: a storage inside one process, the reference for tests of the others.
 
 Every operation holds one lock, so it is atomic. Threads and event loops of the process may share the storage; waiters
 are woken, and none polls. Nothing survives the process, and there is no leader election.
@@ -107,7 +107,7 @@ class MemoryStorage:
                 message = "this storage has been closed"
                 raise StorageError(message)
             jobs = self.jobs
-            jobs.begin(self.clock.now(), noting=self.subscribers.listens)
+            jobs.begin(self.clock.now(), recording=self.subscribers.listens)
             answer = verb(jobs)
             self.subscribers.tell(jobs)
             return answer

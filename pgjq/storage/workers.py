@@ -54,7 +54,7 @@ class WorkerRecord:
 
 
 def list_workers(records: Iterable[WorkerRecord], running: Mapping[str, int], now: datetime) -> list[WorkerInfo]:
-    """Describe each worker by its registrations; live workers come first, then those started first."""
+    """Describe each worker by its registrations; live workers first, then by start."""
     by_worker: defaultdict[str, list[WorkerRecord]] = defaultdict(list)
     for record in records:
         if not record.is_old(now):

@@ -10,7 +10,7 @@ What each failure does:
 * A process dies at any point: the kernel releases its lock; the next process cuts an incomplete line off.
 * The line cannot be written (disk full, limit reached): it is cut off, the model is discarded and read again when it is
   next needed, and the caller gets the error. Nothing has changed.
-* The sync fails: the caller gets the error and does not know the outcome; the next operation rewrites the journal first.
+* The sync fails: the caller gets the error, and the outcome is unknown; the next operation rewrites the journal first.
 * Lines are damaged: the others count, the file is kept in `aside`, and a new one is written from the model.
 * Another program cuts the file off: processes that have read it read it again, so that all have the same content.
 """
@@ -48,7 +48,7 @@ logger = logging.getLogger("pgjq")
 
 
 class Refused(NamedTuple):
-    """An error as a result: nothing has changed; it is raised once what it is based on is synced."""
+    """An error that an operation returns: nothing has changed; it is raised after the sync."""
 
     error: PgjqError
 
