@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One job. Only `Jobs` changes it. A claim stores its terms, so that all reapers decide alike."""
+    """One job. Only `Jobs` changes it. A claim stores its terms here for all reapers."""
 
     seq: int
     queue: str

@@ -130,7 +130,7 @@ class ThreadListener:
         self._subscribers.resync()
 
     async def close_here(self) -> None:
-        """Do nothing: the thread is everybody's."""
+        """Do nothing: the thread serves all event loops."""
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
@@ -252,7 +252,7 @@ class AwaitedListener:
         self._listener.resync()
 
     async def close_here(self) -> None:
-        """Do nothing: the thread is everybody's."""
+        """Do nothing: the thread serves all event loops."""
 
     def close(self) -> None:
         """See `Listener`."""
