@@ -1,1 +1,1 @@
-"""The port (`base`) and its adapters. An adapter knows nothing of another."""
+"""The storage interface (`base`) and its implementations, which do not know each other."""

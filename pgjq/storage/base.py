@@ -1,15 +1,16 @@
-"""The port: what pgjq asks of a storage.
+"""The storage interface: what pgjq requires of a storage.
 
-It is cut at the operation, not at the query, and shaped for batches. Three rules hold for every storage:
+Its units are operations, not queries, and most take batches. Three rules hold for every storage:
 
 * **One clock.** Every deadline is set and compared by the storage's own clock, never by a caller's.
-* **Fencing.** Each claim raises the job's lease number. Whatever ends or extends a run names the lease it holds; a
-  write under an old lease changes nothing and is reported back.
-* **Atomic operations.** An operation is done or it is not; any number of callers may make the same one at once.
+* **Fencing.** Each claim raises the job's lease number. Every write that ends or extends a run names the lease it
+  holds; a write under an old lease changes nothing and is reported back.
+* **Atomic operations.** An operation takes effect as a whole or not at all; any number of callers may make the same
+  one at once.
 
-A `Storage` is what users construct and share. It hands out `Operations` in two modes from one source: coroutines
-that await, or coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance`
-is this contract as a test suite, for storages written elsewhere, too.
+Users construct and share a `Storage`. It returns `Operations` in two modes from one source: coroutines that await, or
+coroutines that block the thread and never suspend (`pgjq.blocking`). `pgjq.testing.StorageConformance` is this
+contract as a test suite, also for storages of other projects.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _meaning(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a storage can promise. `docs/storages.md` shows them side by side, from what is declared here."""
+    """What a storage supports. The table in `docs/storages.md` is made from these fields."""
 
     durable: bool | str = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
     processes: bool = field(metadata=_meaning("several processes share the jobs"))
@@ -74,7 +75,7 @@ class Capabilities:
 
 
 class Lease(NamedTuple):
-    """The right to end one run of one job. `key` is the storage's own name for the job."""
+    """The right to end one run of one job. `key` is the storage's internal key of the job."""
 
     queue: str
     id: str
@@ -83,7 +84,7 @@ class Lease(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A job in a worker's hands."""
+    """A job that a worker has claimed."""
 
     lease: Lease
     payload: bytes
@@ -97,30 +98,33 @@ class Claimed(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """How a run ended, under which lease."""
+    """The outcome of a run, and the lease it was claimed with."""
 
     lease: Lease
     outcome: Outcome
 
 
 class Settled(NamedTuple):
-    """The state a settlement led to: `cancelled` where a wish to cancel came first, None where the lease was lost."""
+    """The state that a settlement led to; None if the lease was lost.
+
+    It is `cancelled` if a cancellation was requested before, whatever the outcome.
+    """
 
     lease: Lease
     state: State | None
 
 
 def made(settlement: Settlement, state: State | None, same_error: bool) -> Settled:  # noqa: FBT001
-    """Answer for one settlement of `find_settled`; `state` is what its run left the job in, None if it is not known."""
+    """Return one result of `find_settled`; `state` is the job's after the run, None if unknown."""
     known = state is not None and may_have_led_to(settlement.outcome, state, same_error=same_error)
     return Settled(settlement.lease, state if known else None)
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """What a heartbeat learned. A lease that is neither lost nor skipped was renewed.
+    """The result of a heartbeat. A lease that is neither lost nor skipped was renewed.
 
-    A skipped lease is held, but was not renewed: another transaction has locked its job. The caller asks again soon.
+    A skipped lease is held, but was not renewed: another transaction has locked its job. The caller tries again soon.
     """
 
     lost: list[Lease]
@@ -130,7 +134,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """A stalled job, and what became of it. `payload` is there if it failed, for whoever buries it."""
+    """A stalled job, and what the reaper did with it. A failed one has its `payload`."""
 
     queue: str
     id: str
@@ -145,7 +149,7 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True)
 class SizeWarning:
-    """A queue that has grown past the size at which its definition wants a warning."""
+    """A queue that has grown past the warning size of its definition."""
 
     queue: str
     count: int
@@ -153,11 +157,11 @@ class SizeWarning:
 
 
 class JobTransaction(Protocol):
-    """An open transaction. Leaving its block without having completed rolls it back."""
+    """An open transaction. Leaving its block without `complete` rolls it back."""
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through."""
+        """The connection for the handler's writes."""
         ...
 
     async def complete(self, result: bytes | None) -> None:
@@ -166,15 +170,15 @@ class JobTransaction(Protocol):
 
 
 class Subscription(Protocol):
-    """A stream of events; bounded, so a slow reader loses the oldest and `dropped` counts them."""
+    """A bounded stream of events: a slow reader loses the oldest, and `dropped` counts them."""
 
     @property
     def dropped(self) -> int:
-        """How many events were lost because nobody took them in time."""
+        """How many events were lost because the reader was too slow."""
         ...
 
     async def next(self, timeout: float) -> list[Event]:
-        """Wait up to `timeout` seconds for something to happen; an empty list when nothing did."""
+        """Wait up to `timeout` seconds for events; an empty list if none came."""
         ...
 
     async def close(self) -> None:
@@ -182,12 +186,12 @@ class Subscription(Protocol):
         ...
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Walk the events until the subscription is closed."""
+        """Iterate over the events until the subscription is closed."""
         ...
 
 
 class Answer(NamedTuple):
-    """How a job stands: ended, with its result or error while they can be read, or not yet."""
+    """A job's state and, if it has ended, its result or error while they can be read."""
 
     state: State
     attempts: int
@@ -198,22 +202,22 @@ class Answer(NamedTuple):
 
 
 class ResultWaiter(Protocol):
-    """One caller's wait for one job.
+    """Waits for one job, for one caller.
 
-    It is made before the job is enqueued, so that nothing can happen unheard. It then belongs to the job that `enqueue`
-    added or found, whatever becomes of the id later: cancelled and enqueued again, it is another job, and this one
-    has been cancelled. A storage tells of the end of jobs that somebody expects, and of no others, if it can.
+    It is made before the job is enqueued, so that no notification is missed. It then waits for the job that `enqueue`
+    added or found, even if its id gets a new job: after a cancel and a new enqueue, the result is `cancelled`. If it
+    can, a storage sends notifications only for jobs that have a waiter.
     """
 
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
-        """Enqueue the job, or join it if it is there already; the answer is that of `Operations.enqueue`."""
+        """Enqueue the job, or join it if it exists; return what `Operations.enqueue` returns."""
         ...
 
     async def answer(self, timeout: float) -> Answer | None:
-        """Wait until the job has ended, `timeout` seconds at the longest, and return how it stands then.
+        """Wait until the job has ended, at most `timeout` seconds, and return its state.
 
-        None says that it is gone: deleted, or pruned. What has `expired` has lost its result or error. Closing the
-        storage meanwhile is a StorageError.
+        None: the job was deleted or pruned. `expired`: its result or error can no longer be read. StorageError if the
+        storage is closed meanwhile.
         """
         ...
 
@@ -228,10 +232,10 @@ class Operations(Protocol):
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
-        """Add the jobs whose ids are free and return one result for each job, in order; add none on an error.
+        """Add the jobs whose ids are free; return one result per job, in order.
 
-        `generated_ids`: pgjq has just made every id, so none of them can be taken. A cached result is returned as the
-        bytes that were stored.
+        After an error no job was added. `generated_ids`: pgjq has just generated every id, so none can be taken. A
+        cached result is returned as the stored bytes.
         """
         ...
 
@@ -240,90 +244,90 @@ class Operations(Protocol):
     ) -> list[Claimed]:
         """Take up to `limit` due jobs, by priority and then by age; no two callers get the same one.
 
-        `claim_id` is a random number of 63 bits that no other claim has. If StorageUnavailableError is raised, the
-        claim may have been made nevertheless: `find_claimed` tells.
+        `claim_id` is a random number of 63 bits that no other claim has. After a StorageUnavailableError the claim may
+        have been made nevertheless: `find_claimed` returns its jobs.
         """
         ...
 
     async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
-        """Find the jobs that a claim took whose answer was lost, except those that a reaper has taken back since."""
+        """Find the jobs of a claim whose reply was lost, except those reaped since."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """End runs, each only if its lease is still the job's.
+        """End runs, each only if its lease still holds the job.
 
-        ValidationError says that nothing was settled because a value of an outcome, such as its result, cannot be
-        stored, now or later. Every other error leaves the outcomes as they are: the caller offers them again.
+        ValidationError: nothing was settled, because a value of an outcome, such as its result, can never be stored.
+        After any other error the caller settles the same outcomes again.
         """
         ...
 
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Tell which of these settlements were made, after a `settle` whose answer was lost.
+        """Return which of these settlements were made, after a `settle` whose reply was lost.
 
-        The state is the one that the settlement led to, as `settle` would have answered; None where the run goes on,
-        was ended by a reaper, or where the job has been claimed again or is gone, so that the storage cannot tell.
+        The state is what `settle` would have returned; None if the run goes on, was ended by a reaper, or if the job
+        was claimed again or is gone, so that the storage does not know.
         """
         ...
 
     async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
-        """Move `locked_until` ahead for every lease that is still held; skip jobs that are locked, without waiting."""
+        """Move `locked_until` forward for every lease still held; skip locked jobs without waiting."""
         ...
 
     def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[JobTransaction]:
-        """Open a transaction in which a handler's writes and its job's completion commit together, or not at all.
+        """Open a transaction that commits a handler's writes together with its job's completion.
 
-        Where the answer to COMMIT is lost, this finds out what happened before it returns or raises. Raises
-        UnsupportedError where the storage has no transactions.
+        If the reply to COMMIT is lost, this finds out what happened before it returns or raises. UnsupportedError if
+        the storage has no transactions.
         """
         ...
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
-        """Keep a value for the next run, if the lease still holds; say whether it did."""
+        """Store a value for the next run, if the lease still holds; return whether it did."""
         ...
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """Take back jobs whose deadline passed, the most overdue first."""
+        """Recover, fail or cancel jobs whose deadline has passed, the most overdue first."""
         ...
 
     async def next_deadline(self) -> float | None:
-        """Seconds until the next processing job's deadline passes (below 0: overdue); None when there is none."""
+        """Return the seconds until a processing job's next deadline, below 0 if overdue, or None."""
         ...
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
-        """Withdraw a job that is not running; with `active`, ask a running one to end."""
+        """Cancel a job that is not running; with `active`, request cancellation of a running one."""
         ...
 
     async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Withdraw jobs that are not running; return how many were."""
+        """Cancel jobs that are not running; return how many."""
         ...
 
     async def retry(self, queue: str, job_id: str) -> JobStatus | None:
-        """Put a failed or cancelled job back with all its attempts; None if there is no such job.
+        """Queue a failed or cancelled job again with all its attempts; None if there is no such job.
 
-        PolicyError if the queue's policy has no place for it now.
+        PolicyError if the queue's policy has no free slot for it.
         """
         ...
 
     async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Put failed or cancelled jobs back, as far as the policy has a place for them; return how many were."""
+        """Queue failed or cancelled jobs again if the policy has a slot for them; return how many."""
         ...
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Forget jobs that are not running, and their ids; return how many."""
+        """Delete jobs that are not running, and free their ids; return how many."""
         ...
 
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
-        """Look jobs up. Results are bytes, and gone once their time to live has passed."""
+        """Read jobs by id. Results are bytes, and None once their time to live has passed."""
         ...
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
-        """List jobs in the order they were enqueued, and where to go on (None: that was all)."""
+        """List jobs in enqueue order; return also where to continue (None: that was all)."""
         ...
 
     async def queue_names(self) -> list[str]:
-        """List the queues that were created, or that have or had jobs, by their names."""
+        """List the names of the queues that were created, or that have or had jobs."""
         ...
 
     async def stats(self, queue: str) -> QueueStats:
@@ -331,7 +335,7 @@ class Operations(Protocol):
         ...
 
     async def worker_seen(self, registration: Registration) -> None:
-        """Record that a worker is there: its first call registers it, each further one says that it is still alive."""
+        """Register a worker by its first call; record by each later one that it is alive."""
         ...
 
     async def worker_stopped(self, registration: Registration) -> None:
@@ -339,75 +343,77 @@ class Operations(Protocol):
         ...
 
     async def workers(self) -> list[WorkerInfo]:
-        """List workers that are alive, then those that have been silent for a day at most (`pgjq.storage.workers`)."""
+        """List live workers, then those silent for a day at most (`pgjq.storage.workers`)."""
         ...
 
     async def prune(self, *, limit: int = 1000) -> int:
-        """Remove up to `limit` jobs whose time has passed, and old records of workers; return how many jobs."""
+        """Remove up to `limit` jobs past their retention, and old worker records; count the jobs."""
         ...
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
-        """Become, or prove still to be, the only leader in `role`; the office lapses `ttl` seconds after the last call.
+        """Become the only leader in `role`, or renew that; return whether the candidate leads.
 
-        Raises UnsupportedError where the storage has no leaders.
+        Leadership expires `ttl` seconds after the last call. UnsupportedError if the storage has no leader election.
         """
         ...
 
     async def leads(self, role: str, candidate: str) -> bool:
-        """Tell whether one that was elected may still lead, without asking the storage.
+        """Return whether an elected candidate may still lead, without a call to the storage.
 
-        False once what its office hangs on, such as a connection, is known to be lost; then `elect` finds out.
+        False once something that its leadership depends on, such as a connection, is known to be lost; then `elect`
+        finds out.
         """
         ...
 
     async def resign(self, role: str, candidate: str) -> None:
-        """Leave the office at once."""
+        """Give up the leadership at once."""
         ...
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
-        """Listen to the events of one queue or of all; what happens after this returns is heard."""
+        """Subscribe to the events of one queue or of all; later events are not missed."""
         ...
 
     async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
-        """Make ready to wait for a job that is about to be enqueued under this id."""
+        """Prepare to wait for a job that is about to be enqueued under this id."""
         ...
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
-        """Sleep until one of the queues may have a job to claim, `timeout` seconds at the longest; say if one may.
+        """Sleep until one of the queues may have a job to claim, at most `timeout` seconds.
 
-        A notice may get lost: a storage that is woken by notices looks for itself every `poll` seconds.
+        Return whether one may. A notification may get lost: a storage that is woken by notifications also reads the
+        queues every `poll` seconds.
         """
         ...
 
     async def close(self) -> None:
-        """Close what this mode holds here: in the async one, the connections of the running event loop."""
+        """Close this mode's connections; in async mode, those of the running event loop."""
         ...
 
 
 class Definitions(Protocol):
-    """What the operations of a storage can do besides, if it promises `definitions`."""
+    """Further operations of a storage with the capability `definitions`."""
 
     async def create_queue(self, name: str, definition: Definition) -> None:
-        """Define a queue, unless it is: then it stays as it is.
+        """Define a queue; an existing definition stays as it is.
 
-        PolicyError if it has another policy or partition, QueueNotFoundError if its dead letter queue is not there.
+        PolicyError if it has another policy or partition, QueueNotFoundError if its dead letter queue does not exist.
         """
         ...
 
     async def update_queue(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Change a definition; None takes a setting back. Jobs that exist keep what they had."""
+        """Change a definition; None removes a setting. Existing jobs keep their settings."""
         ...
 
     async def delete_queue(self, name: str) -> None:
-        """Delete a queue and all its jobs; PolicyError while it is another one's dead letter."""
+        """Delete a queue and all its jobs; PolicyError if it is the dead letter queue of another."""
         ...
 
     async def queues(self, name: str | None = None) -> list[QueueInfo]:
-        """List all queues, or one, if it is there."""
+        """List all queues, or one, if it exists."""
         ...
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Have claims pass a queue over, or not any more."""
+        """Pause or resume a queue; claims skip a paused one."""
         ...
 
     async def blocked_keys(self, name: str) -> list[str]:
@@ -415,20 +421,20 @@ class Definitions(Protocol):
         ...
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
-        """Send dead letters back to where they came from, or to another queue; return how many."""
+        """Send dead letters back to their queues, or to another one; return how many."""
         ...
 
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
-        """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
+        """Store every queue's statistics; return the queues that newly exceed their warning size."""
         ...
 
 
 class Storage(Protocol):
-    """What users construct. It opens on first use, and `close` ends all of it."""
+    """The object that users construct. It opens on first use; `close` ends everything."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this storage can promise."""
+        """What this storage supports."""
         ...
 
     def operations(self, mode: Mode) -> Operations:
@@ -436,9 +442,9 @@ class Storage(Protocol):
         ...
 
     def dedicated(self) -> Operations:
-        """Return blocking operations with a connection of their own, which nobody else can keep them from.
+        """Return blocking operations with a dedicated connection, which never waits for the pool.
 
-        They are for one thread, such as the one that renews leases, and are closed by their `close`.
+        They are for one thread, such as the one that renews leases; their `close` closes the connection.
         """
         ...
 

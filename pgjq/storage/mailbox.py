@@ -1,8 +1,8 @@
-"""A bounded box between whoever learns of something, on any thread, and whoever waits for it, in either mode.
+"""A bounded queue from any thread to one receiver, which waits in sync or async mode.
 
-The box never blocks the one who puts: when it is full the oldest item goes, and `dropped` counts it. No `take`
-misses an item, begun before or after: a thread waits for a condition on the items, under their lock; for an
-event loop the wake-up is a callback on that loop, which runs after `take` has begun to wait.
+`put` never blocks: in a full mailbox it drops the oldest item, and `dropped` counts it. `take` misses no item, whether
+it begins before or after the `put`: a thread waits for a condition on the items, under their lock; for an event loop
+the wake-up is a callback on that loop, which runs after `take` has begun to wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY = 10_000
 
 
 class Mailbox(Generic[T]):
-    """Made by the one who waits, in the mode it waits in."""
+    """The receiver makes it, in its own mode and, if that is async, on its event loop."""
 
     def __init__(self, mode: Mode, capacity: int = CAPACITY) -> None:
         self.dropped = 0
@@ -42,15 +42,15 @@ class Mailbox(Generic[T]):
         with self._changed:
             self.dropped += len(self._items) == self._items.maxlen
             self._items.append(item)
-        self._tell()
+        self._notify()
 
     def close(self) -> None:
-        """Tell the one who waits that nothing more will come, from any thread."""
+        """End the receiver's wait: no more items will come. From any thread."""
         self.closed = True
-        self._tell()
+        self._notify()
 
     async def take(self, timeout: float) -> list[T]:
-        """Wait up to `timeout` seconds for items, and take all that are there; none is an empty list."""
+        """Wait up to `timeout` seconds for items and return all of them; an empty list if none came."""
         if self._awaited is None:
             with self._changed:
                 self._changed.wait_for(lambda: self._items or self.closed, timeout)
@@ -69,14 +69,14 @@ class Mailbox(Generic[T]):
             raise StorageError(message)
         return taken
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._loop is None or self._awaited is None:
             with self._changed:
                 self._changed.notify_all()
         elif _is_running_here(self._loop):
             self._awaited.set()
         else:
-            with contextlib.suppress(RuntimeError):  # The loop has been closed, and nobody waits there any more.
+            with contextlib.suppress(RuntimeError):  # The loop is closed, so the receiver waits no more.
                 self._loop.call_soon_threadsafe(self._awaited.set)
 
 
@@ -97,7 +97,7 @@ class MailboxSubscription:
 
     @property
     def dropped(self) -> int:
-        """How many events were lost because nobody took them."""
+        """How many events were dropped because the mailbox was full."""
         return self._box.dropped
 
     async def next(self, timeout: float) -> list[Event]:
@@ -112,7 +112,7 @@ class MailboxSubscription:
             self._box.close()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Walk the events until this is closed."""
+        """Iterate over the events until this is closed."""
         while not self._left:
             try:
                 events = await self._box.take(1.0)

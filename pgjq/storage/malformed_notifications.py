@@ -1,8 +1,8 @@
-"""Notifications that cannot be read: any login can send them, so they cost one line in the log each minute.
+"""Log malformed notifications, which any login can send, at most once a minute.
 
-The first one is logged at once, with what was wrong; those of the next minute are counted, and the first one after it
-is logged with their number. Neither the payload nor a traceback is logged: the sender chooses the one, and the other is
-the same each time.
+The first one is logged at once, with the error's type; those of the next minute are counted, and the first one after it
+is logged with the count. The payload is not logged, because its sender chooses it, nor the traceback, which is always
+the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("pgjq")
 
 
 class MalformedLog:
-    """Counts malformed notifications of one listener, and logs them. For any thread."""
+    """Counts malformed notifications of one listener, and logs them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class MalformedLog:
         self._due = 0.0
 
     def note(self, channel: str, error: Exception) -> None:
-        """Count a notification, and log all that were counted unless that was done less than a minute ago."""
+        """Count a notification, and log the count unless that was done less than a minute ago."""
         with self._lock:
             self._count += 1
             if time.monotonic() < self._due:

@@ -1,7 +1,7 @@
-"""Memory: a storage inside one process, and the model that the others are tested against.
+"""MemoryStorage: a storage inside one process, the reference for tests of the others.
 
-Everything is under one lock, so every operation is atomic. Threads and event loops of one process may share it; who
-waits is woken, nobody polls. Nothing survives the process, and there is nobody to elect a leader among.
+Every operation holds one lock, so it is atomic. Threads and event loops of the process may share the storage; waiters
+are woken, and none polls. Nothing survives the process, and there is no leader election.
 """
 
 from __future__ import annotations
@@ -95,26 +95,26 @@ class MemoryStorage:
         return self._operations["sync"]
 
     def close(self) -> None:
-        """End every wait; what is stored is gone with the object."""
+        """End every wait; the jobs are gone with the object."""
         with self.lock:
             self.closed = True
         self.subscribers.close()
 
     def do(self, verb: Callable[[Jobs], R]) -> R:
-        """Do an operation under the lock, and tell of what it did in the same order."""
+        """Do an operation under the lock, and notify subscribers in the order of operations."""
         with self.lock:
             if self.closed:
                 message = "this storage has been closed"
                 raise StorageError(message)
             jobs = self.jobs
-            jobs.begin(self.clock.now(), noting=self.subscribers.listens)
+            jobs.begin(self.clock.now(), recording=self.subscribers.listens)
             answer = verb(jobs)
             self.subscribers.tell(jobs)
             return answer
 
 
 class MemoryOperations(ModelOperations):
-    """The operations, in one mode: they differ only in how one waits."""
+    """The operations, in one mode; the modes differ only in how they wait."""
 
     def __init__(self, storage: MemoryStorage, mode: Mode) -> None:
         super().__init__("MemoryStorage", mode)
@@ -138,27 +138,27 @@ class MemoryOperations(ModelOperations):
         return self._storage.clock
 
     def _look_again(self, poll: float) -> float:
-        """Never: nothing is lost between two threads."""
+        """Return infinity: notifications between threads do not get lost."""
         del poll
         return math.inf
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
-        """Refuse: there is only this process."""
+        """Raise UnsupportedError: there is only this process."""
         message = f"MemoryStorage has no leaders: {candidate!r} is alone, and needs no {role!r} elected for {ttl:g} s"
         raise UnsupportedError(message)
 
     async def leads(self, role: str, candidate: str) -> bool:
-        """Refuse, as `elect` does."""
+        """Raise UnsupportedError, as `elect` does."""
         return await self.elect(role, candidate, ttl=0)
 
     async def resign(self, role: str, candidate: str) -> None:
-        """Refuse, as `elect` does."""
+        """Raise UnsupportedError, as `elect` does."""
         await self.elect(role, candidate, ttl=0)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
-        self._storage.do(reads.running)  # A closed storage says so.
+        self._storage.do(reads.running)  # Raises if the storage is closed.
         return self._storage.subscribers.subscribe(queue, self._mode)
 
     async def close(self) -> None:
-        """Hold nothing, close nothing."""
+        """Do nothing: the operations hold no connections."""

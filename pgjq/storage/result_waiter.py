@@ -1,8 +1,7 @@
-"""Waiting for one job: word comes into a mailbox, and then one looks for oneself.
+"""Wait for one job to finish: a notification wakes the waiter, which then reads the job's state.
 
-What comes is a hint, and may come too late, too often, or, behind a pooler, never. The answer is what the storage says
-when it is asked for the job by a name that no other job will ever have. An adapter brings how to enqueue and how to
-look; the waiting is the same for all.
+A notification may come late, more than once or, behind a pooler, never. So the result is always read from the storage,
+by a job number that no other job ever has. A subclass enqueues and reads; the waiting is the same for all storages.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer
     from pgjq.storage.mailbox import Mailbox
 
-# How soon one looks again where no word comes, and where the storage is away: soon at first, then every second.
+# Pauses between two reads without notifications, or while the storage is unavailable: short at first, then a second.
 SOON: Final = 0.05
 SELDOM: Final = 1.0
-# A waiter looks this often although notifications come: one that was missed must not cost the whole timeout.
+# A waiter reads the job this often despite notifications: a lost one must not cost the whole timeout.
 LOOK_SECONDS: Final = 10.0
 
 
 class MailboxWaiter(ABC):
-    """One caller's wait for one job; see `pgjq.storage.base.ResultWaiter`."""
+    """Waits for one job, for one caller; see `pgjq.storage.base.ResultWaiter`."""
 
     def __init__(self, box: Mailbox[Any]) -> None:
         self._box = box
-        self._is_new = False  # A job that was just added has not ended: there is nothing to look at before word comes.
+        self._is_new = False  # A job that was just added has not ended: it is first read after a notification.
 
     @abstractmethod
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
-        """Enqueue or join; an adapter says by `_is_new` that it added the job."""
+        """Enqueue or join the job; set `_is_new` if it was added."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -46,15 +45,15 @@ class MailboxWaiter(ABC):
 
     @abstractmethod
     async def _look(self) -> Answer | None:
-        """Say how the job stands."""
+        """Read the job's state."""
 
-    def _told(self, words: Sequence[Any]) -> Answer | None:  # noqa: ARG002
-        """Read the answer itself from the word that came, where a storage puts it there."""
+    def _told(self, notifications: Sequence[Any]) -> Answer | None:  # noqa: ARG002
+        """Return the result from a notification, if the storage puts it there."""
         return None
 
     @property
     def _hears(self) -> bool:
-        """Whether word can be trusted to come."""
+        """Whether notifications arrive reliably."""
         return True
 
     async def answer(self, timeout: float) -> Answer | None:
@@ -63,8 +62,8 @@ class MailboxWaiter(ABC):
         pause = SOON
         looked: Answer | None = None
         if self._is_new:
-            word = await self._box.take(min(timeout, LOOK_SECONDS if self._hears else pause))
-            if (told := self._told(word)) is not None:
+            received = await self._box.take(min(timeout, LOOK_SECONDS if self._hears else pause))
+            if (told := self._told(received)) is not None:
                 return told
         while True:
             trusted = self._hears
@@ -80,7 +79,7 @@ class MailboxWaiter(ABC):
             left = until - time.monotonic()
             if left <= 0:
                 return looked
-            word = await self._box.take(min(left, LOOK_SECONDS if trusted else pause))
-            if (told := self._told(word)) is not None:
+            received = await self._box.take(min(left, LOOK_SECONDS if trusted else pause))
+            if (told := self._told(received)) is not None:
                 return told
-            pause = SOON if word else min(pause * 1.5, SELDOM)
+            pause = SOON if received else min(pause * 1.5, SELDOM)

@@ -1,10 +1,10 @@
-"""Worker records: which workers there are, for people. Nothing that holds jobs depends on them.
+"""Worker records: which workers there are, for display. No job depends on them.
 
-A worker registers when it starts, is seen at every interval of its own, and removes its registration when it stops. A
-process that is killed leaves its registration behind: silent for three of its intervals the worker is not alive, and a
-day later the record is old, is not listed any more, and `prune` removes it. The storage's clock decides.
+A worker registers when it starts, is seen at every heartbeat interval, and removes its registration when it stops. A
+process that is killed leaves its registration behind: after three silent intervals the worker is not alive, and a day
+later the record is old, is not listed any more, and `prune` removes it. The storage's clock decides.
 
-One worker id may have several registrations: two queues of one process, or a worker that was killed and started anew.
+One worker id may have several registrations: two queues of one process, or a worker that was killed and restarted.
 They are listed as one worker.
 """
 
@@ -21,13 +21,13 @@ from pgjq.job import WorkerInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# sql/views/0001_monitoring.sql and sql/functions/0001_workers.sql have these two as well.
+# Also in sql/views/0001_monitoring.sql and sql/functions/0001_workers.sql.
 SILENT_INTERVALS: Final = 3
 KEPT: Final = timedelta(days=1)
 
 
 class Registration(NamedTuple):
-    """A worker that serves some queues from its start until it stops, and is seen again within `heartbeat` seconds."""
+    """A worker's registration for some queues; it is seen again within `heartbeat` seconds."""
 
     id: str
     worker: str
@@ -45,16 +45,16 @@ class WorkerRecord:
 
     @property
     def alive_until(self) -> datetime:
-        """When the worker has been silent for too long."""
+        """When the worker counts as dead unless it is seen before."""
         return self.last_seen + timedelta(seconds=SILENT_INTERVALS * self.registration.heartbeat)
 
     def is_old(self, now: datetime) -> bool:
-        """Say whether the record can be removed."""
+        """Return whether the record can be removed."""
         return self.alive_until + KEPT <= now
 
 
 def list_workers(records: Iterable[WorkerRecord], running: Mapping[str, int], now: datetime) -> list[WorkerInfo]:
-    """Describe each worker by its registrations; workers that are alive come first, then the oldest."""
+    """Describe each worker by its registrations; live workers first, then by start."""
     by_worker: defaultdict[str, list[WorkerRecord]] = defaultdict(list)
     for record in records:
         if not record.is_old(now):
@@ -64,7 +64,7 @@ def list_workers(records: Iterable[WorkerRecord], running: Mapping[str, int], no
 
 
 def _describe(worker: str, records: Sequence[WorkerRecord], running: int, now: datetime) -> WorkerInfo:
-    """Describe a worker by those of its registrations that are alive, else by the last that was."""
+    """Describe a worker by its live registrations, else by the one seen last."""
     alive = [record for record in records if record.alive_until > now]
     shown = sorted(alive or [max(records, key=lambda r: r.last_seen)], key=lambda r: r.started_at)
     queues = tuple(dict.fromkeys(chain.from_iterable(record.registration.queues for record in shown)))

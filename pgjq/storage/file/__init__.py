@@ -1,1 +1,1 @@
-"""Jobs in a directory, for the processes of one machine."""
+"""Storage in a directory, for the processes of one machine."""

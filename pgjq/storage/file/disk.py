@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, also after a power failure; written under the directory's lock.
+"""Write files atomically, also across a power failure; callers hold the directory's lock.
 
-Only the owner may read or write them: payloads and results are in there, and an outsider who can open a file can
-also lock it.
+Only the owner may read or write the files: they contain payloads and results, and a user who can open a file can also
+lock it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-# Where there is no fdatasync, fsync does that and a little more.
+# Systems without fdatasync use fsync, which also syncs the metadata.
 sync_data = getattr(os, "fdatasync", os.fsync)
 
 
@@ -24,21 +24,24 @@ OTHERS: Final = 0o077
 
 
 def make_private(path: Path | int) -> None:
-    """Close a file or a folder of ours, or an open one, to others: older versions left them readable."""
-    found = os.stat(path)  # noqa: PTH116  (of an open file, too)
+    """Take other users' rights off a path or an open file of this user.
+
+    Older versions left files readable.
+    """
+    found = os.stat(path)  # noqa: PTH116  (accepts a file descriptor, too)
     if found.st_mode & OTHERS and found.st_uid == os.geteuid():
         os.chmod(path, stat.S_IMODE(found.st_mode) & ~OTHERS)  # noqa: PTH101
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it: a disk that is nearly full takes a part."""
+    """Write all data; one write to a nearly full disk may store a part of it."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> int:
-    """Put a new file in the place of another in one step, and return its size."""
+    """Replace or create a file atomically, and return its size."""
     new = temporary(path)
     size = _write(new, parts)
     new.rename(path)
@@ -47,7 +50,7 @@ def replace(path: Path, parts: Iterable[bytes]) -> int:
 
 
 def create(path: Path, parts: Iterable[bytes]) -> None:
-    """Make a file in one step; FileExistsError if there is one."""
+    """Create a file atomically; FileExistsError if there is one."""
     new = temporary(path)
     _write(new, parts)
     path.hardlink_to(new)
@@ -56,7 +59,7 @@ def create(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Name what will become a file. The next one to write the same file finds the remains, and overwrites them."""
+    """Name the temporary file of a file; the next write overwrites what a crash has left in it."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -75,7 +78,7 @@ def _write(path: Path, parts: Iterable[bytes]) -> int:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names in a directory last."""
+    """Make the names in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""What the operating system says, as an error of ours that says what to do."""
+"""Translate errors of the operating system into storage errors that name a remedy."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ REMEDIES = {
     errno.ELOOP: "a link on the way to it leads back to itself",
     errno.EMFILE: "this process has too many files open; raise the limit (ulimit -n)",
 }
-# Trying the same again cannot help with these before somebody has done something about the directory itself.
-HOPELESS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+# A retry cannot help with these before a user has changed the directory.
+PERMANENT = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 @contextmanager
 def translated(directory: Path) -> Generator[None]:
-    """Raise a StorageError for whatever the operating system refuses inside the block."""
+    """Raise a StorageError for an OSError inside the block."""
     try:
         yield
     except OSError as error:
         remedy = REMEDIES.get(error.errno or 0, "see the cause")
-        kind = StorageError if error.errno in HOPELESS else StorageUnavailableError
+        kind = StorageError if error.errno in PERMANENT else StorageUnavailableError
         raise kind(f"the storage in {directory} failed: {error.strerror or error}: {remedy}") from error

@@ -1,4 +1,4 @@
-"""Names of files for names that people chose: any text, on any file system, without a way out of the directory."""
+"""Encode arbitrary text as a safe file name, which cannot leave its directory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LONGEST = 120
 
 
 def file_name(text: str, suffix: str) -> str:
-    """Encode a name: letters, digits, `-` and `_` stand for themselves, the rest is percent-encoded.
+    """Encode a name: letters, digits, `-` and `_` stay, the rest is percent-encoded.
 
-    A dot is encoded, too, so neither `..` nor a hidden file nor another suffix can come of it. What would be too long
-    is cut and told apart by its hash.
+    Dots are encoded, too, so that the result is never `..`, a hidden file or a name with another suffix. A name that
+    is too long is cut, and its hash added.
     """
     name = quote(text, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if len(name) > LONGEST:

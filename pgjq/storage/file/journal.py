@@ -1,14 +1,14 @@
 """The journal: one file, to which every operation appends one line.
 
-What it promises, whenever a process or the machine ends:
+Guarantees, whenever a process or the machine stops:
 
-* A line counts once it is whole, newline and checksum included. Only the holder of the directory's lock appends, so
-  what follows the last whole line was left by somebody who died, was never answered for, and is cut off.
-* Lines last in their order: syncing the file makes all of them last that were written before. So an operation may be
-  built on lines that are not on the disk yet, and syncs them with its own.
-* The file is replaced in one step by a shorter one that says the same (`replace`). Its old inode then has no name, by
-  which everybody who has it open can tell. Whoever opens a journal syncs the directory, in case that whoever put it
-  there did not live to do it.
+* A line counts once it is complete, with newline and checksum. Only the holder of the directory's lock appends, so
+  bytes after the last complete line are of a process that died before it reported success; they are cut off.
+* Lines become durable in order: a sync covers all lines written before. So an operation may build on lines that are
+  not on the disk yet, and syncs them with its own.
+* The file is replaced atomically by a shorter one with the same content (`replace`). Processes that have the old one
+  open notice it by its link count of 0. Opening a journal syncs the directory, in case the process that replaced the
+  file died before it did.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.end = 0
-        self.torn = False  # There is something after the last whole line.
-        self.damaged = False  # There was something between whole lines.
-        self.is_suspect = False  # The disk failed to take something that may look as if it had been taken.
+        self.torn = False  # There are bytes after the last complete line.
+        self.damaged = False  # There was an invalid line between valid ones.
+        self.is_suspect = False  # A sync failed: lines that can be read may not be on the disk.
         self._path = path
         self._synced = 0
         self._closed = False
@@ -47,17 +47,17 @@ class Journal:
 
     @property
     def state(self) -> tuple[bool, int]:
-        """Whether it is the journal still, and its size."""
+        """Whether the file is still the current journal, and its size."""
         found = os.fstat(self._fd)
         return found.st_nlink > 0, found.st_size
 
     @property
     def continues(self) -> bool:
-        """Whether a line still ends where the last one that was read did; else somebody has cut the file off before."""
+        """Whether a line still ends at `end`; if not, another program has cut the file off."""
         return self.end == 0 or os.pread(self._fd, 1, self.end - 1) == b"\n"
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Read the lines that are new, and take note of what is no line."""
+        """Read the new lines; set `damaged` if one is invalid."""
         for line, end in self._split():
             content = unseal(line)
             if content is None:
@@ -79,12 +79,12 @@ class Journal:
         self.torn = bool(rest)
 
     def cut(self) -> None:
-        """Remove what is after the last whole line."""
+        """Remove the bytes after the last complete line."""
         os.ftruncate(self._fd, self.end)
         self.torn = False
 
     def append(self, line: bytes) -> None:
-        """Add a line, whole or not at all."""
+        """Append a line completely or not at all."""
         try:
             disk.write_all(self._fd, line)
         except BaseException:
@@ -93,7 +93,7 @@ class Journal:
         self.end += len(line)
 
     def sync(self, end: int) -> None:
-        """Make everything last up to `end`. Of threads that come at the same time, one does it for all."""
+        """Make everything up to `end` durable. One sync serves all threads that wait for it."""
         with self._syncing:
             if self._synced < end:
                 self._sync()
@@ -105,17 +105,17 @@ class Journal:
         try:
             disk.sync_data(self._fd)
         except OSError:
-            # The kernel forgets such a failure; a later success would say nothing about these lines.
+            # The kernel reports such a failure once; a later success would prove nothing about these lines.
             self.is_suspect = True
             raise
         self._synced = reached
 
     def reach(self, end: int) -> None:
-        """Take as read and synced what is on the disk in some other way."""
+        """Count everything up to `end` as read and synced: its content is on the disk elsewhere."""
         self.end = self._synced = end
 
     def close(self) -> None:
-        """Sync what others may be waiting for, and close the file."""
+        """Sync lines that other threads may wait for, and close the file."""
         with self._syncing, contextlib.suppress(OSError):
             if not self._closed and self._synced < self.end:
                 self._sync()
@@ -124,6 +124,6 @@ class Journal:
             self._closed = True
 
     def abandon(self) -> None:
-        """Close the file; in a forked child, nothing else."""
+        """Close the file without syncing, as in a forked child."""
         if not self._closed:
             os.close(self._fd)

@@ -1,11 +1,15 @@
-"""A line of the journal: all that one operation changed, as text that a person can read.
+"""The journal format: each line has all changes of one operation, as readable text.
 
-It is a checksum, a space, a JSON object and a newline. `at` is the moment of the operation; `jobs` has one entry for
-each change, in order: `[seq, fields, event, facts]`. `fields` are a job's new values, all that are not as usual for a
-job that was added, and null for one that is gone. `queues`, where there are any, are changes of queues, which come
-after those: `[name, values, event, facts]`, with all that is known of a queue, null if it is gone. A journal that was
-written anew begins with queues as they were then, and with jobs, under `records` instead. JSON writes no newline, so a
-line that is whole ends at the first one, and a reader finds its way again behind a line that is damaged.
+A line is a checksum, a space, a JSON object and a newline. JSON contains no newline, so a reader continues after a
+damaged line at the next one. The object has these members:
+
+* `at`: the time of the operation.
+* `jobs`: the changes of jobs, in order, as `[seq, fields, event, facts]`. `fields` are the new values: for an added
+  job all that differ from the defaults, for a deleted one null.
+* `queues`, optional: the changes of queues, which follow those of jobs, as `[name, values, event, facts]`. `values` is
+  the whole queue record, null for a deleted queue.
+* `records`, instead of `jobs`: jobs as they were when the journal was rewritten. A rewritten journal begins with its
+  queues and such records.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ DEFAULTS = [(f.name, f.default) for f in fields(Record) if f.name not in ("seq",
 
 
 class Entry(NamedTuple):
-    """One change, as read."""
+    """One change of a job, as read."""
 
     seq: int
     fields: dict[str, Any] | None
@@ -51,7 +55,7 @@ def seal(content: Mapping[str, Any]) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any] | None:
-    """Read a line, without its newline; None if it is not what somebody wrote."""
+    """Read a line, without its newline; None if it is damaged."""
     checksum, _, body = line.partition(b" ")
     try:
         return json.loads(body) if int(checksum, 16) == crc32(body) else None
@@ -60,12 +64,12 @@ def unseal(line: bytes) -> dict[str, Any] | None:
 
 
 def header(generation: int, last_seq: int) -> bytes:
-    """Write the first line: what this file is, how often it was replaced, how far numbers have been given out."""
+    """Write the first line: format, number of the rewrite, last job number that was used."""
     return seal({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
 
 
 def write(jobs: Jobs) -> bytes:
-    """Write down the operation that is under way."""
+    """Write the changes of the current operation."""
     content: dict[str, Any] = {"at": jobs.now.isoformat(), "jobs": [_entry(change) for change in jobs.changes]}
     if jobs.queue_changes:
         content["queues"] = [queues.write_change(change) for change in jobs.queue_changes]
@@ -73,18 +77,18 @@ def write(jobs: Jobs) -> bytes:
 
 
 def write_records(at: datetime, records: Iterable[Record]) -> bytes:
-    """Write down jobs as they are."""
+    """Write jobs as they are."""
     return seal({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
 
 
 def write_queues(at: datetime, known: Mapping[str, QueueRecord]) -> bytes:
-    """Write down queues as they are, in a line that has no jobs."""
+    """Write queues as they are, in a line without jobs."""
     content = [[name, queues.write_known(queue)] for name, queue in known.items()]
     return seal({"at": at.isoformat(), "records": [], "queues": content})
 
 
 def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry]]:
-    """Read an operation, or jobs and queues as they were."""
+    """Read the time and the changes of a line, or the jobs and queues that it records."""
     entries = [Entry(*entry) for entry in content.get("jobs", content.get("records", ()))]
     changes = [queues.read_change(entry) for entry in content.get("queues", ())]
     return (
@@ -129,7 +133,7 @@ def _decode(values: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _encode_bytes(data: bytes) -> str | list[str]:
-    """Text as text, which is what most payloads are; the rest in a list of one, as base64."""
+    """Write UTF-8 as text, as most payloads are; other bytes as base64, in a list of one."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -142,7 +146,7 @@ def _decode_bytes(written: str | list[str]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _encode_settings(settings: Settings) -> dict[str, Any]:
-    """Only what is not as usual, and of that what matters after the enqueue."""
+    """Write the settings that differ from the defaults and matter after the enqueue."""
     values = {n: value for n in KEPT if (value := getattr(settings, n)) != getattr(DEFAULT_SETTINGS, n)}
     if options := settings.options.set_values():
         values["options"] = options

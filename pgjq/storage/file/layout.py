@@ -1,8 +1,8 @@
-"""What is where in the directory, and what does not belong there.
+"""The paths in the directory, and the handling of files that do not belong there.
 
-A directory that holds other things is refused at the first use, so that nobody's files are ever taken for ours. From
-then on the directory is pgjq's: what it did not put there, or cannot read, is reported and moved to `aside`, where
-nothing looks. Hidden files and `lost+found` are left alone.
+* At the first use a directory with other files is refused, so that pgjq never takes a foreign file for its own.
+* After that, files that pgjq did not create, or cannot read, are reported and moved to `aside`, which it never reads.
+* Hidden files and `lost+found` are left alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Layout:
         self._ours = {self.journal.name, self.lock.name, self.aside.name, *FOLDERS}
 
     def check(self) -> None:
-        """Refuse a directory in which another user could replace files; one that a group may write to is reported."""
+        """Refuse a directory in which another user could replace files; warn if its group could."""
         found = self.directory.stat()
         if found.st_uid not in (os.geteuid(), ROOT):
             message = (
@@ -55,7 +55,7 @@ class Layout:
             logger.warning("the group of %s may replace files in it; chmod 700 keeps them yours", self.directory)
 
     def prepare(self) -> None:
-        """Make the folders, under the lock; refuse a directory of somebody else, and tidy up one of ours."""
+        """Make the folders, under the lock; refuse a directory with other files, or tidy up pgjq's."""
         foreign = [path for path in self._visible(self.directory) if path.name not in self._ours]
         if foreign and not self.journal.exists():
             message = f"{self.directory} holds other things ({foreign[0].name}); name an empty or a new directory"
@@ -73,13 +73,13 @@ class Layout:
             self.move_aside(path, "this is none of pgjq's files")
 
     def keep_aside(self, path: Path, why: str) -> None:
-        """Keep a second name for a file that is about to be replaced, and say so."""
+        """Link a file that is about to be replaced into `aside`, and log it."""
         kept = self._aside(path)
         os.link(path, kept)
         logger.warning("%s: %s; kept as %s", path, why, kept)
 
     def move_aside(self, path: Path, why: str) -> None:
-        """Take a file out of the way, and say so."""
+        """Move a file into `aside`, and log it."""
         kept = self._aside(path)
         path.rename(kept)
         logger.warning("%s: %s; moved to %s", path, why, kept)
@@ -88,5 +88,5 @@ class Layout:
         return self.aside / f"{path.name}.{time.time_ns():x}"
 
     def _visible(self, folder: Path) -> list[Path]:
-        """List a folder, without what is hidden or the file system's own."""
+        """List a folder without hidden files and those of the file system."""
         return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.name not in STRANGE)

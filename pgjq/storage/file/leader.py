@@ -1,10 +1,10 @@
-"""Leaders: a lock file for each office, created exclusively, with an expiry.
+"""Leader election: a lock file for each role, with an owner, an expiry and a term.
 
-All of this happens under the directory's lock, so looking at a file and acting on what it says are one step: of those
-who find an office vacant or lapsed one takes it, and the others find it taken. A file names its owner, when it lapses
-and for how long it was granted. An office that would lapse later than it can have been granted for was granted before
-the clock was set back; it is made to lapse a full term from now, so nobody leads beside one who still leads, and an
-office whose owner is gone is not vacant for as long as the clock was wrong.
+* Everything happens under the directory's lock, so reading a file and acting on it are one step: exactly one candidate
+  takes a free or expired leadership.
+* An expiry farther away than the term was written before the clock was set back. It is set to a full term from now, so
+  that no second candidate leads beside a live leader, and a dead leader does not block the role until the clock has
+  caught up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LeaderRecord(NamedTuple):
-    """What a lock file says."""
+    """The content of a lock file."""
 
     owner: str
     expires_at: datetime
@@ -38,14 +38,14 @@ class Leaders:
         self._held: set[tuple[str, str]] = set()
 
     def elect(self, role: str, candidate: str, ttl: float, now: datetime) -> bool:
-        """Take an office that is vacant or lapsed, or renew it for its owner."""
+        """Take a free or expired leadership, or renew the candidate's own; return whether it leads."""
         self._held.discard((role, candidate))
         path = self._path(role)
-        office = self._read(path, now)
-        if office is not None and office.owner != candidate and office.expires_at > now:
+        record = self._read(path, now)
+        if record is not None and record.owner != candidate and record.expires_at > now:
             return False
         mine = LeaderRecord(candidate, now + timedelta(seconds=ttl), ttl)
-        if office is None:
+        if record is None:
             disk.create(path, _text(mine))
         else:
             disk.replace(path, _text(mine))
@@ -53,15 +53,15 @@ class Leaders:
         return True
 
     def leads(self, role: str, candidate: str) -> bool:
-        """Tell whether a candidate of this process was elected last, without a look at the disk."""
+        """Return whether a candidate of this process won its last election; does not read the disk."""
         return (role, candidate) in self._held
 
     def resign(self, role: str, candidate: str, now: datetime) -> None:
-        """Leave an office, if it is the candidate's."""
+        """Give up the leadership, if it is the candidate's."""
         self._held.discard((role, candidate))
         path = self._path(role)
-        office = self._read(path, now)
-        if office is not None and office.owner == candidate:
+        record = self._read(path, now)
+        if record is not None and record.owner == candidate:
             path.unlink()
 
     def _path(self, role: str) -> Path:
@@ -70,21 +70,21 @@ class Leaders:
     def _read(self, path: Path, now: datetime) -> LeaderRecord | None:
         try:
             content = json.loads(path.read_bytes())
-            office = LeaderRecord(
+            record = LeaderRecord(
                 content["owner"], datetime.fromisoformat(content["expires_at"]), float(content["ttl"])
             )
-            latest = now + timedelta(seconds=office.ttl)
+            latest = now + timedelta(seconds=record.ttl)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, OverflowError, IsADirectoryError):
             self._layout.move_aside(path, "this is no leader's lock")
             return None
-        if office.expires_at > latest:
-            office = office._replace(expires_at=latest)
-            disk.replace(path, _text(office))
-        return office
+        if record.expires_at > latest:
+            record = record._replace(expires_at=latest)
+            disk.replace(path, _text(record))
+        return record
 
 
-def _text(office: LeaderRecord) -> list[bytes]:
-    content = {"owner": office.owner, "expires_at": office.expires_at.isoformat(), "ttl": office.ttl}
+def _text(record: LeaderRecord) -> list[bytes]:
+    content = {"owner": record.owner, "expires_at": record.expires_at.isoformat(), "ttl": record.ttl}
     return [json.dumps(content).encode()]

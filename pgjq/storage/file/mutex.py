@@ -1,10 +1,10 @@
-"""One at a time in a directory, among all threads and processes of the machine.
+"""The lock of a directory, among all threads and processes of the machine.
 
-The lock is `flock` on a file: the kernel lets go of it when its holder ends, however it ends. It is held for the length
-of one operation, without the wait for the disk. A process that cannot have it for a long time raises an error that
-names the holder instead of hanging: a process that is stopped in the middle of an operation, or one that has nothing to
-do with pgjq. So does a caller whose deadline (`pgjq.deadline`) is over. Other users cannot open the file, and so they
-cannot lock it.
+* It is `flock` on a file: the kernel releases it when its holder ends, however it ends.
+* It is held for one operation, without the wait for the disk.
+* A caller that does not get it for a long time, or until its deadline (`pgjq.deadline`), raises an error that names the
+  holder: a process that is stopped in the middle of an operation, or a foreign one.
+* Other users cannot open the file, and so cannot lock it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE, LONGEST_PAUSE = 0.0002, 0.005
 
 
 class Mutex:
-    """The lock of a directory. Threads take turns before they ask the kernel."""
+    """The lock of a directory. A thread takes `turn`, the lock of its process, first."""
 
     def __init__(self, layout: Layout) -> None:
         self.turn = threading.Lock()
@@ -56,7 +56,7 @@ class Mutex:
             self.turn.release()
 
     def close(self) -> None:
-        """Close the file; in a forked child that leaves the parent's lock alone."""
+        """Close the file; in a forked child the parent keeps its lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -78,7 +78,7 @@ class Mutex:
                 continue
             if os.fstat(fd).st_nlink:
                 return
-            self.close()  # Somebody removed the file; those who come now lock another one.
+            self.close()  # The file was removed; other processes now lock a new one.
 
     def _open(self) -> int:
         if self._fd is None:
@@ -97,7 +97,7 @@ class Mutex:
 
 
 def find_holder(path: Path) -> str:
-    """Name the process that has a file locked, where the system tells: Linux does, in /proc/locks."""
+    """Name the process that has a file locked, on systems with /proc/locks (Linux)."""
     with suppress(OSError, LookupError, ValueError):
         inode = str(path.stat().st_ino)
         locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Queues in the journal: what is known of each, as JSON that a person can read."""
+"""Queue records in the journal, as readable JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class QueueEntry(NamedTuple):
 
 
 def write_change(change: QueueChange) -> list[Any]:
-    """Write down what a queue is now, or that it is gone."""
+    """Write a queue's new record, or null if it was deleted."""
     values = None if change.known is None else write_known(change.known)
     if change.event is None:
         return [change.name, values]
@@ -40,7 +40,7 @@ def read_change(entry: list[Any]) -> QueueEntry:
 
 
 def write_known(known: QueueRecord) -> dict[str, Any]:
-    """Write down a queue."""
+    """Write a queue's record."""
     return {
         "created_at": known.created_at.isoformat(),
         "definition": asdict(known.definition),

@@ -1,18 +1,18 @@
-"""A process's view of the jobs in a directory: the model in memory, kept up to date by the journal.
+"""A process's copy of the jobs in a directory: a model in memory that follows the journal.
 
-An operation is done under the directory's lock: read what others appended, let the model decide, append what it
-changed as one line, let go of the lock, and sync. One rule holds for every answer: **it leaves only when all that it
-is built on is on the disk.** Syncing happens outside the lock, so that the operations of other threads and processes
-gather meanwhile and share the next one; see `journal` for why that is safe.
+An operation takes the directory's lock, reads the lines of other processes, lets the model decide, appends its changes
+as one line, releases the lock, and syncs. **It returns only when everything its result is based on is on the disk.**
+The sync happens outside the lock, so that operations of other threads and processes collect meanwhile and share the
+next sync; see `journal` for why that is safe.
 
 What each failure does:
 
-* A process dies at any point: the kernel lets go of its lock; a line that is not whole is cut off by the next one.
-* The line cannot be written (disk full, limit reached): it is cut off, the model is thrown away and read again when
-  it is next needed, and the caller gets the error. Nothing has changed.
-* Syncing fails: the caller gets the error and does not know; everything is written anew before anything else happens.
-* Lines are damaged: the others count, the file is kept aside, and a new one is written from what is known.
-* The file is cut off under those who have read it: they read it anew, so that all of them go by what it says now.
+* A process dies at any point: the kernel releases its lock; the next process cuts an incomplete line off.
+* The line cannot be written (disk full, limit reached): it is cut off, the model is discarded and read again when it is
+  next needed, and the caller gets the error. Nothing has changed.
+* The sync fails: the caller gets the error, and the outcome is unknown; the next operation rewrites the journal first.
+* Lines are damaged: the others count, the file is kept in `aside`, and a new one is written from the model.
+* Another program cuts the file off: processes that have read it read it again, so that all have the same content.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# A journal is written anew when it has tripled since: that costs no more than half of what was appended meanwhile.
+# A journal is rewritten when it has tripled: that writes at most half as much as was appended since the last rewrite.
 LEAST, GROWTH = 4 << 20, 3
 CHUNK = 500
 
@@ -48,7 +48,7 @@ logger = logging.getLogger("pgjq")
 
 
 class Refused(NamedTuple):
-    """An answer that is an error: nothing has changed, and like any other it is built on what must be on the disk."""
+    """An error that an operation returns: nothing has changed; it is raised after the sync."""
 
     error: PgjqError
 
@@ -63,7 +63,7 @@ def _attempt(verb: Callable[[Jobs], R], jobs: Jobs) -> R | Refused:
 
 
 class Replica:
-    """The jobs of a directory, as this process knows them."""
+    """This process's copy of the jobs in a directory."""
 
     def __init__(
         self, layout: Layout, clock: Callable[[], datetime], subscribers: Subscribers, announce: Callable[[], None]
@@ -76,12 +76,12 @@ class Replica:
         self._journal: Journal | None = None
         self._jobs = Jobs()
         self._generation = 0
-        self._heard: tuple[int, int] | None = None  # Up to where this process has been told of what happened.
-        self._base = 0  # The size of the journal when it was last written anew.
+        self._published: tuple[int, int] | None = None  # The position up to which subscribers were notified.
+        self._base = 0  # The size of the journal after its last rewrite.
         self._closed = False
 
     def do(self, verb: Callable[[Jobs], R], *, durable: bool = True) -> R:
-        """Do an operation, and announce it if it did anything that other processes may be waiting for."""
+        """Do an operation, and notify other processes if it changed anything they may wait for."""
         with translated(self._layout.directory):
             self._check_open()
             with self._mutex:
@@ -97,31 +97,31 @@ class Replica:
         return answer
 
     def follow(self) -> None:
-        """Learn what others did, if there is anything, and tell it here."""
+        """Read the changes of other processes, if any, and notify this process's subscribers."""
         if self._has_news():
             self.do(lambda _: None, durable=False)
 
     def _has_news(self) -> bool:
-        """Look without the lock: the worst that can come of it is another look."""
+        """Check without the lock; a wrong result only costs another check."""
         journal = self._journal
         try:
             return journal is None or journal.state != (True, journal.end)
-        except OSError:  # Another thread has just closed it, to open another.
+        except OSError:  # Another thread has just closed it, to open a new one.
             return True
 
     def give_up(self) -> None:
-        """Have no caller wait any longer for a lock that another process has."""
+        """Make callers that wait for another process's lock fail at once."""
         self._mutex.patience = 0.0
 
     def close(self) -> None:
-        """Close the files; who is inside an operation finishes it first."""
+        """Close the files, after the operation in progress."""
         with self._mutex.turn:
             self._closed = True
             self._drop()
             self._mutex.close()
 
     def abandon(self) -> None:
-        """Close the files in a forked child, where the locks in memory may be held by threads that are not here."""
+        """Close the files in a forked child, whose locks in memory may belong to missing threads."""
         for held in (self._journal, self._mutex):
             if held is not None:
                 held.abandon()
@@ -139,11 +139,11 @@ class Replica:
             answer = verb(jobs)
             if jobs.has_changed:
                 journal.append(journal_format.write(jobs))
-                self._heard = self._generation, journal.end
+                self._published = self._generation, journal.end
         except BaseException:
-            self._drop()  # What the model knows and the journal does not has not happened.
+            self._drop()  # The model has changes that the journal has not: they did not happen.
             raise
-        # A notice may come before the disk has it: whoever acts on it looks, and looking waits for the disk.
+        # A notification may precede the sync: its receiver then does an operation, which waits for the sync.
         self._subscribers.tell(jobs)
         news = bool(jobs.queue_changes) or any(change.event or change.fields is None for change in jobs.changes)
         return answer, news, self._shorten(journal)
@@ -155,7 +155,7 @@ class Replica:
         self._jobs = Jobs()
 
     def _catch_up(self) -> Journal:
-        """Read what others appended, follow the journal if it was replaced, and mend what is broken."""
+        """Read the lines of other processes, from a new journal if it was replaced; repair damage."""
         journal = self._journal
         if journal is not None:
             current, size = journal.state
@@ -167,7 +167,7 @@ class Replica:
             else:
                 logger.warning("%s was cut off by somebody; what it said there is lost", self._layout.journal)
             if not (current and continues):
-                journal.reach(journal.end)  # Whoever put another in its place synced that.
+                journal.reach(journal.end)  # The process that replaced it has synced the new one.
                 self._drop()
                 journal = None
         if journal is None:
@@ -184,7 +184,7 @@ class Replica:
         return self._journal
 
     def _read(self, journal: Journal) -> None:
-        """Read what is new, and tell what of it was not told yet; what was there when this process came is no news."""
+        """Read new lines, and notify subscribers of changes made since this process's first read."""
         for content in journal.read():
             if "journal" in content:
                 self._take_header(content)
@@ -192,9 +192,9 @@ class Replica:
             self._take(content)
             if "records" in content:
                 self._base = journal.end
-            elif self._heard is not None and (self._generation, journal.end) > self._heard:
+            elif self._published is not None and (self._generation, journal.end) > self._published:
                 self._subscribers.tell(self._jobs)
-        self._heard = self._generation, journal.end
+        self._published = self._generation, journal.end
 
     def _take_header(self, content: dict[str, Any]) -> None:
         if content["journal"] != journal_format.FORMAT:
@@ -202,11 +202,11 @@ class Replica:
             raise StorageError(message)
         self._jobs.last_seq = content["last_seq"]
         self._generation, self._base = content["generation"], 0
-        if self._heard is not None and self._generation > self._heard[0] + 1:
-            self._subscribers.miss()  # A whole journal was written and replaced while this process slept.
+        if self._published is not None and self._generation > self._published[0] + 1:
+            self._subscribers.miss()  # A whole journal was written and replaced since this process read last.
 
     def _take(self, content: dict[str, Any]) -> None:
-        """Make the changes of a line again."""
+        """Apply the changes of a line to the model."""
         at, entries, changes = journal_format.read(content)
         self._jobs.begin(at)
         for entry in entries:
@@ -238,7 +238,7 @@ class Replica:
         return self._rewrite() if journal.damaged or journal.is_suspect else journal
 
     def _shorten(self, journal: Journal) -> Journal:
-        """Write the journal anew if it has become long; if that cannot be done now, try again when it is longer."""
+        """Rewrite the journal if it has become long; after a failure, try again when it is longer."""
         if journal.end < max(LEAST, GROWTH * self._base):
             return journal
         try:
@@ -253,9 +253,9 @@ class Replica:
         new = Journal(self._layout.journal)
         new.reach(size)
         self._generation += 1
-        self._heard = self._generation, size
+        self._published = self._generation, size
         if self._journal is not None:
-            self._journal.reach(self._journal.end)  # All of it is on the disk, in its new form.
+            self._journal.reach(self._journal.end)  # Its content is on the disk, in the new file.
             self._journal.close()
         self._journal = new
         self._base = size

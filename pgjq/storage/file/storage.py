@@ -1,8 +1,7 @@
-"""FileStorage: what users construct, and its operations in two modes.
+"""FileStorage and its operations in two modes.
 
-In sync mode an operation runs on its caller's thread. In the async one it runs on a few threads of the
-storage's own, so that no event loop waits for a lock or a disk. A process that is forked off starts anew: it closes the
-files that it inherited and opens its own.
+In sync mode an operation runs on the caller's thread. In async mode it runs on one of a few threads of the storage, so
+that no event loop waits for a lock or a disk. A forked child closes the files that it inherited and opens its own.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 THREADS = 4
-# How long after its deadline a thread that waits for the lock says which process has it.
+# Extra time after a deadline for a thread that waits for the lock to raise an error that names the holder.
 REFUSAL_SECONDS = 0.1
 
 
@@ -49,7 +48,7 @@ class FileStorage:
     """Jobs in a directory, for any number of processes and threads of one machine.
 
     The directory is made if it is missing, and must be empty at the first use. `clock` returns an aware datetime, for
-    tests that move time, as for `MemoryStorage`; all who use the directory must go by the same one.
+    tests that move time, as for `MemoryStorage`; all processes that use the directory must use the same clock.
     """
 
     capabilities = Capabilities(
@@ -82,31 +81,31 @@ class FileStorage:
 
     def _start(self) -> None:
         self.subscribers = Subscribers()
-        self.replica = Replica(self.layout, self.clock.now, self.subscribers, self._ring)
+        self.replica = Replica(self.layout, self.clock.now, self.subscribers, self._notify_others)
         self.workers = WorkerFiles(self.layout)
         self.leaders = Leaders(self.layout)
         self.threads = ThreadPoolExecutor(THREADS, "pgjq file")
         self._wakeup: WakeupPipe | None = None
-        self._hanging = threading.Lock()
+        self._opening = threading.Lock()
 
     def operations(self, mode: Mode) -> Operations:
         """Return the operations in one mode."""
         return self._operations[mode]
 
     def dedicated(self) -> Operations:
-        """Return the blocking operations: there are no connections, and nobody is inside for long."""
+        """Return the blocking operations: there are no connections, and the lock is held briefly."""
         return self._operations["sync"]
 
     @property
     def listens(self) -> bool:
-        """Whether this process is told of what others do."""
+        """Whether other processes notify this one of changes."""
         return self._wakeup is not None
 
     def listen(self) -> None:
-        """Have this process told of what others do, from now on."""
-        with self._hanging:
+        """Have other processes notify this one of changes from now on."""
+        with self._opening:
             if not self.listens and not self._closed:
-                self.replica.do(lambda _: None)  # What was there before is no news.
+                self.replica.do(lambda _: None)  # Earlier changes must not notify subscribers.
                 with translated(self.layout.directory):
                     self._wakeup = WakeupPipe(self.layout.notifications, self._follow)
 
@@ -114,28 +113,28 @@ class FileStorage:
         try:
             self.replica.follow()
         except PgjqError:
-            return  # Whoever asks for something gets the error; this only listens, and goes on.
+            return  # The next operation raises the error to its caller; the listener goes on.
 
-    def _ring(self) -> None:
-        bell = self._wakeup
-        wake(self.layout.notifications, but=None if bell is None else bell.name)
+    def _notify_others(self) -> None:
+        own = self._wakeup
+        wake(self.layout.notifications, but=None if own is None else own.name)
 
     def close(self) -> None:
-        """Close the files and end every wait; what is stored stays."""
+        """Close the files and end every wait; the jobs stay stored."""
         if self._closed:
             return
         self._closed = True
         self.replica.give_up()
-        with self._hanging:
-            bell, self._wakeup = self._wakeup, None
-        if bell is not None:
-            bell.close()
+        with self._opening:
+            wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None:
+            wakeup.close()
         self.replica.close()
         self.subscribers.close()
         self.threads.shutdown(wait=False)
 
     def start_anew(self) -> None:
-        """Be another process."""
+        """Start again in a forked child."""
         self.replica.abandon()
         if self._wakeup is not None:
             self._wakeup.abandon()
@@ -198,7 +197,7 @@ class FileOperations(ModelOperations):
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         await self._run(self._storage.listen)
-        await self._glance(lambda _: None)  # What happened before is no news, and a closed storage says so.
+        await self._glance(lambda _: None)  # Skips earlier events; raises if the storage is closed.
         return self._storage.subscribers.subscribe(queue, self._mode)
 
     async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
@@ -214,7 +213,7 @@ class FileOperations(ModelOperations):
         return await super().wait_for_work(queues, timeout, poll)
 
     async def close(self) -> None:
-        """Hold nothing, close nothing."""
+        """Do nothing: the operations hold no connections."""
 
 
 def _start_anew(storage: weakref.ref[FileStorage]) -> None:

@@ -1,9 +1,9 @@
-"""Bells: how a process learns at once that another one changed something.
+"""Wakeup pipes: how a process learns at once that another one changed something.
 
-Whoever waits hangs up a bell, a named pipe in `notifications/`, and blocks on it; whoever changed something rings all
-that hang there. A bell without a process behind it says so when it is rung, and is taken down. A ring is a hint and may
-get lost, so the one who waits looks for itself now and then. Blocking on a pipe costs nothing and wakes within a tenth
-of a millisecond, where watching a directory would wake by looking at it every few.
+* A process that waits makes a named pipe in `notifications/` and blocks on it; a process that changed something writes
+  to all pipes there. Opening a pipe without a reader fails, and the pipe is removed.
+* A wakeup may get lost, so the waiting process also checks now and then.
+* Blocking on a pipe costs nothing and wakes within 0.1 ms; watching a directory would poll it every few milliseconds.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-FLOOR = 0.25  # Seconds between two looks when nothing rings.
-DEAF_FLOOR = 0.02  # The same on a file system that has no named pipes.
+FLOOR = 0.25  # Seconds between two checks without a wakeup.
+POLL_FLOOR = 0.02  # The same on a file system without named pipes.
 
 logger = logging.getLogger("pgjq")
 
 
 def wake(folder: Path, *, but: str | None = None) -> None:
-    """Ring every bell but one's own; what cannot be rung is no trouble of the one who rings."""
+    """Write to every wakeup pipe except `but`, the caller's own; ignore pipes that fail."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208  (this is done at every operation, and costs half)
+        for name in os.listdir(folder):  # noqa: PTH208  (runs at every operation, at half the cost of iterdir)
             if name.endswith(".notify") and not name.startswith(".") and name != but:
                 _wake(folder / name)
 
@@ -43,43 +43,43 @@ def _wake(path: Path) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # Nobody is there to hear it.
+        if error.errno == errno.ENXIO:  # The pipe has no reader: its process has ended.
             path.unlink(missing_ok=True)
         return
     try:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             os.write(fd, b"!")
     except BlockingIOError:
-        return  # It rings already.
+        return  # The pipe is full, so a wakeup is pending.
     finally:
         os.close(fd)
 
 
 class WakeupPipe:
-    """This process's bell, and a thread that calls `heard` when it rings and now and then."""
+    """This process's pipe, and a thread that calls `woken` at each wakeup and now and then."""
 
-    def __init__(self, folder: Path, heard: Callable[[], None]) -> None:
-        self._heard = heard
+    def __init__(self, folder: Path, woken: Callable[[], None]) -> None:
+        self._woken = woken
         self._stopped = threading.Event()
         self._path = folder / f"{os.getpid()}-{uuid4().hex[:8]}.notify"
-        self._fd = self._hang()
+        self._fd = self._open()
         self._thread = BackgroundThread("pgjq bell", self._listen, self._stopped.wait)
         self._thread.start()
 
     @property
     def name(self) -> str:
-        """What it hangs under."""
+        """The pipe's file name."""
         return self._path.name
 
-    def _hang(self) -> int | None:
-        """Make the pipe under a hidden name and open it first, so that it never hangs there without an ear."""
+    def _open(self) -> int | None:
+        """Make and open the pipe under a hidden name, so that it never appears without a reader."""
         hidden = self._path.with_name(f".{self._path.name}")
         try:
             os.mkfifo(hidden, disk.PRIVATE_FILE)
         except OSError as error:
             logger.warning("no named pipes in %s, so jobs are found by looking: %s", hidden.parent, error)
             return None
-        # Open for both, it never ends: without somebody who writes, a reader would see the end of the file.
+        # Open for reading and writing: without a writer, the reader would see the end of the file.
         fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         hidden.rename(self._path)
         return fd
@@ -90,13 +90,13 @@ class WakeupPipe:
             waiting.register(self._fd, select.POLLIN)
         while not self._stopped.is_set():
             self._thread.touch()
-            if waiting.poll((FLOOR if self._fd is not None else DEAF_FLOOR) * 1000) and self._fd is not None:
+            if waiting.poll((FLOOR if self._fd is not None else POLL_FLOOR) * 1000) and self._fd is not None:
                 os.read(self._fd, 1 << 16)
             if not self._stopped.is_set():
-                self._heard()
+                self._woken()
 
     def close(self) -> None:
-        """Take the bell down and end the thread."""
+        """Remove the pipe and end the thread."""
         self._stopped.set()
         if self._fd is not None:
             self._path.unlink(missing_ok=True)
@@ -106,7 +106,7 @@ class WakeupPipe:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the pipe; in a forked child, which has no such thread, the bell stays the parent's."""
+        """Close the pipe without removing it: in a forked child it belongs to the parent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -1,6 +1,6 @@
-"""Worker files: the worker records of a directory, for people to see. Nothing that holds jobs depends on them.
+"""Worker files: the worker records of a directory, for display. No job depends on them.
 
-A registration has one file, which says whose it is; its modification time, by the storage's clock, is when the worker
+A registration has one file, which names the worker; its modification time, by the storage's clock, is when the worker
 was last seen. A worker that stops removes its file, and pruning removes the files of workers that were killed.
 """
 
@@ -28,7 +28,7 @@ class WorkerFiles:
         self._layout = layout
 
     def seen(self, registration: Registration, now: datetime) -> None:
-        """Give the file a new time; write it if it is not there."""
+        """Set the file's modification time; write the file if it is missing."""
         path = self._path(registration)
         if self._read(path) is None:
             self._layout.workers.mkdir(disk.PRIVATE_FOLDER, parents=True, exist_ok=True)

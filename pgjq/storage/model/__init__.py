@@ -1,1 +1,1 @@
-"""The reference model: what every operation of the port does to jobs, without I/O, clock or threads."""
+"""The reference model: what every operation does to jobs, without I/O, clock or threads."""

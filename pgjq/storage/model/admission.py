@@ -1,4 +1,4 @@
-"""How one job comes into a queue: its id must be free, its queue's policy must have a place, its slot of time too."""
+"""Admit one job to a queue: its id, the policy's slot and its time slot must be free."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def check(jobs: Jobs, queue: str, job: Submission) -> None:
-    """Refuse a job that could not be in its queue at any time."""
+    """Raise an error for a job that its queue can never accept."""
     if job.settings.singleton_key is None and jobs.policy(queue) == "key_strict_fifo":
         raise PolicyError(f"job {job.id!r} needs a singleton_key: its queue keeps each key in strict order")
-    letters = job.settings.options.dead_letter
-    if letters is not None and letters not in jobs.queues:
-        raise QueueNotFoundError(f"there is no queue {letters!r} for dead letters")
+    dead_letter = job.settings.options.dead_letter
+    if dead_letter is not None and dead_letter not in jobs.queues:
+        raise QueueNotFoundError(f"there is no queue {dead_letter!r} for dead letters")
 
 
 def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = None) -> EnqueueResult:
-    """Add a job, unless something has its id or its place."""
+    """Add a job, unless its id or its slot is taken."""
     known = jobs.queues.get(queue)
     settings = job.settings if known is None else inherit(job.settings, known.definition.options)
     taken = jobs.current(queue, job.id)
@@ -55,11 +55,11 @@ def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = No
 
 
 def _answer_for(jobs: Jobs, taken: Record, job: Submission) -> EnqueueResult | None:
-    """Answer with the job that has the id, unless the id is free again."""
+    """Return the result for a taken id, or None if the id is free again."""
     fresh = taken.is_readable(jobs.now)
     if taken.state == "completed" and fresh:
         return EnqueueResult("completed", job.id, "completed", taken.result)
-    # What blocks its key in strict order does so whatever its age.
+    # In strict order a failed job blocks its key whatever its age.
     final = (fresh and job.settings.on_failed == "duplicate") or jobs.policy(taken.queue) == "key_strict_fifo"
     if taken.state in LIVE or (taken.state == "failed" and final):
         return EnqueueResult("duplicate", job.id, taken.state)
@@ -69,7 +69,10 @@ def _answer_for(jobs: Jobs, taken: Record, job: Submission) -> EnqueueResult | N
 def _take_slot(
     jobs: Jobs, queue: str, settings: Settings, length: float
 ) -> tuple[datetime, None] | tuple[None, State | None]:
-    """Find when the job's slot of time begins, or the state of the job that has it. Cancelled ones give theirs up."""
+    """Find when the job's time slot begins, or the state of the job that has it.
+
+    A cancelled job loses its slot.
+    """
     state = None
     for begins in _slots(jobs.now, length, next_too=settings.singleton_next_slot):
         holder = jobs.slots.get((queue, settings.singleton_key, begins))

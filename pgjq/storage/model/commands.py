@@ -1,4 +1,4 @@
-"""What callers do with jobs from outside a run: enqueue, cancel, retry, delete, prune."""
+"""Commands on jobs from outside a run: enqueue, cancel, retry, delete, prune."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def enqueue(jobs: Jobs, queue: str, submissions: Sequence[Submission]) -> list[EnqueueResult]:
-    """Add jobs whose ids are free, and for which the queue's policy has a place."""
+    """Add jobs whose ids are free, and for which the queue's policy has a slot."""
     for job in submissions:
         check(jobs, queue, job)
     return [admit(jobs, queue, job) for job in submissions]
 
 
 def cancel(jobs: Jobs, queue: str, job_id: str, *, active: bool) -> CancelResult:
-    """Withdraw a job that is not running; with `active`, ask a running one to end."""
+    """Cancel a job that is not running; with `active`, request cancellation of a running one."""
     record = jobs.current(queue, job_id)
     if record is None:
         return CancelResult("not_found")
@@ -39,11 +39,11 @@ def cancel(jobs: Jobs, queue: str, job_id: str, *, active: bool) -> CancelResult
         return CancelResult("processing")
     if record.state in LIVE:
         end(jobs, record, "cancelled")
-    return CancelResult(record.state)  # pyright: ignore[reportArgumentType]  (one of those in which a job ends)
+    return CancelResult(record.state)  # pyright: ignore[reportArgumentType]  (the job has ended)
 
 
 def retry(jobs: Jobs, queue: str, job_id: str) -> JobStatus | None:
-    """Put a failed or cancelled job back with all its attempts."""
+    """Queue a failed or cancelled job again with all its attempts."""
     record = jobs.current(queue, job_id)
     if record is None:
         return None
@@ -55,14 +55,14 @@ def retry(jobs: Jobs, queue: str, job_id: str) -> JobStatus | None:
 
 
 def may_retry(jobs: Jobs, record: Record) -> bool:
-    """Say whether a job can be put back: it has failed or was cancelled, and its queue's policy has a place for it."""
+    """Return whether a job has failed or was cancelled, and its policy has a slot for it."""
     if record.state not in ("failed", "cancelled"):
         return False
     return refusal(jobs.policy(record.queue), jobs.others(record)) is None
 
 
 def put_back(jobs: Jobs, record: Record) -> None:
-    """Put a job that has ended back with all its attempts."""
+    """Queue an ended job again with all its attempts."""
     jobs.change(
         record,
         "queued",
@@ -80,26 +80,26 @@ def put_back(jobs: Jobs, record: Record) -> None:
 
 
 def delete(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
-    """Forget jobs that are not running, and their ids."""
+    """Delete jobs that are not running, and free their ids."""
     found = [jobs.current(queue, job_id) for job_id in set(job_ids)]
-    doomed = [r for r in found if r is not None and r.state != "processing"]
-    for record in doomed:
+    deletable = [r for r in found if r is not None and r.state != "processing"]
+    for record in deletable:
         jobs.forget(record)
-    return len(doomed)
+    return len(deletable)
 
 
 def prune(jobs: Jobs, limit: int) -> int:
-    """Remove records whose time has passed."""
-    doomed = list(islice((r for r in jobs.records.values() if _is_prunable(jobs, r)), limit))
-    for record in doomed:
+    """Remove jobs that are past their retention."""
+    prunable = list(islice((r for r in jobs.records.values() if _is_prunable(jobs, r)), limit))
+    for record in prunable:
         jobs.forget(record)
-    return len(doomed)
+    return len(prunable)
 
 
 def _is_prunable(jobs: Jobs, record: Record) -> bool:
-    """A record stays as long as its result can be read, unless its id is free all the same.
+    """Return whether a job is past its retention and its result can no longer be read.
 
-    What blocks a key in strict order stays whatever its age.
+    The result does not count if the id is free anyway. A job that blocks a key in strict order stays, whatever its age.
     """
     if record.state == "processing" or record.prune_at is None or record.prune_at > jobs.now:
         return False

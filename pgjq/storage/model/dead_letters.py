@@ -1,4 +1,4 @@
-"""Dead letters: copies of jobs that have failed for good, in the queues that they name for that."""
+"""Dead letters: copies of failed jobs in their dead letter queues."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
-    """Copy a job that has just failed to its dead letter queue, if it names one; a policy there may refuse it."""
-    settings, letters = record.settings, record.settings.options.dead_letter
-    if letters is None:
+    """Copy a failed job to its dead letter queue, if it has one; a policy there may refuse it."""
+    settings, queue = record.settings, record.settings.options.dead_letter
+    if queue is None:
         return
     key = settings.singleton_key
-    if key is None and jobs.policy(letters) == "key_strict_fifo":
+    if key is None and jobs.policy(queue) == "key_strict_fifo":
         key = record.id
     kept = replace(
         settings,
@@ -35,9 +35,12 @@ def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
         singleton_seconds=None,
     )
     source = JobSource(record.queue, record.id, record.attempts, record.error)
-    admit(jobs, letters, Submission(uuid4().hex, record.payload, kept), source)
+    admit(jobs, queue, Submission(uuid4().hex, record.payload, kept), source)
 
 
 def travelling(options: JobOptions) -> JobOptions:
-    """What goes with a job into another queue: the deadlines of an attempt, and dead letters, are that queue's."""
+    """Return the options that a job keeps in another queue.
+
+    That queue defines the deadlines of an attempt and the dead letter queue.
+    """
     return replace(options, dead_letter=None, expire_in_seconds=None, heartbeat_seconds=None)

@@ -1,4 +1,4 @@
-"""The port's `Definitions` on a model, for storages that keep one."""
+"""The `Definitions` of storages that keep their jobs in a model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ R = TypeVar("R")
 
 
 class ModelDefinitions(ABC):
-    """A part of `ModelOperations`."""
+    """The part of `ModelOperations` that concerns queues."""
 
     @abstractmethod
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
-        """Do an operation, whole or not at all."""
+        """Do an operation completely or not at all."""
 
     async def create_queue(self, name: str, definition: Definition) -> None:
         """See `Definitions`."""
@@ -63,6 +63,6 @@ class ModelDefinitions(ABC):
         return await self._do(partial(queues.redrive, queue=queue, limit=limit, to=to))
 
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
-        """See `Definitions`; all states are counted in one look, endings or not."""
+        """See `Definitions`; always counts all states, because one pass does."""
         del with_endings
         return await self._do(queues.observe)

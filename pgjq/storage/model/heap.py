@@ -1,6 +1,6 @@
-"""A heap of jobs in which entries become stale: their jobs were claimed, cancelled, put off or deleted meanwhile.
+"""A heap of jobs whose entries become stale when their jobs are claimed, changed or deleted.
 
-Nothing is searched for when a job changes. A stale entry is dropped when it comes to the head, and all of them when
+A change of a job does not search the heap. A stale entry is dropped when it reaches the head, and all of them when
 there are more than twice as many entries as records. So a heap cannot outgrow the jobs, and one without stale entries
 is never rebuilt.
 """
@@ -21,7 +21,7 @@ LEAST: Final = 1000
 
 
 class Heap(Generic[Key]):
-    """Jobs by a key and then by number; `find` returns an entry's job, or None if the entry is stale."""
+    """Jobs by a key and then by number; `find` returns an entry's job, None if it is stale."""
 
     __slots__ = ("_entries", "_find", "_records")
 
@@ -34,7 +34,7 @@ class Heap(Generic[Key]):
         return len(self._entries)
 
     def push(self, key: Key, seq: int) -> None:
-        """Add a job; adding it twice does no harm."""
+        """Add a job; it may be added twice."""
         entries = self._entries
         heapq.heappush(entries, (key, seq))
         if len(entries) > 2 * len(self._records) + LEAST:

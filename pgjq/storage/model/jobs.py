@@ -1,8 +1,8 @@
-"""All the jobs of a storage, filed so that each question finds its answer.
+"""All jobs of a storage, with the indexes that the operations need.
 
-Every change of a job goes through `add`, `change`, `moved` and `forget`, and of a queue through `define` and
-`undefine`, which keep the files in order and note what happened. So a storage that tells others of changes, or writes
-them down to make them again later, misses none.
+Every change of a job goes through `add`, `change`, `moved` or `forget`, and of a queue through `define` or `undefine`,
+which update the indexes and record the change. So a storage that publishes changes, or writes them to a journal, misses
+none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Slot = tuple[str, str | None, datetime]
 
 
 class Change(NamedTuple):
-    """What happened to a job: `fields` are new values, all of them for a job that was added, None if it is gone."""
+    """A change of a job: `fields` are its new values, None if it was deleted.
+
+    If the job was `added`, all its values are new.
+    """
 
     record: Record
     fields: Mapping[str, Any] | None
@@ -39,7 +42,7 @@ class Change(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """What happened to a queue: `known` is what it is now, None if it is gone."""
+    """A change of a queue: `known` is its new record, None if it was deleted."""
 
     name: str
     known: QueueRecord | None
@@ -52,7 +55,7 @@ FILED_BY = {"state", "superseded"}
 
 
 class Jobs:
-    """The jobs, as of `now`, the moment of the operation that is under way."""
+    """The jobs, as of `now`, the time of the current operation."""
 
     def __init__(self) -> None:
         self.now = datetime.min.replace(tzinfo=UTC)
@@ -61,32 +64,32 @@ class Jobs:
         self.by_id: dict[tuple[str, str], Record] = {}
         self.processing: dict[int, Record] = {}
         self.queues: dict[str, QueueRecord] = {}
-        self.slots: dict[Slot, Record] = {}  # Who has which slot of time.
+        self.slots: dict[Slot, Record] = {}  # The job that has each time slot.
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
-        self.awake: set[str] = set()  # Queues that got something to claim.
-        self.later: dict[str, datetime] = {}  # Queues that got something to claim later, and when the first is due.
-        self._noting = True
+        self.awake: set[str] = set()  # Queues that got a claimable job.
+        self.later: dict[str, datetime] = {}  # Queues that got a delayed job, and when the first is due.
+        self._recording = True
         self._ready: dict[str, Heap[int]] = {}  # By queue: minus priority.
         self._waiting: dict[str, Heap[datetime]] = {}  # By queue: `run_at`.
-        self._keys: dict[str, Keys] = {}  # Of queues with a policy.
+        self._keys: dict[str, Keys] = {}  # Only of queues with a policy.
 
-    def begin(self, now: datetime, *, noting: bool = True) -> None:
-        """Start an operation; without anybody who wants to know its changes, they need not be noted."""
+    def begin(self, now: datetime, *, recording: bool = True) -> None:
+        """Start an operation; without subscribers its changes need not be recorded."""
         self.now = now
         self.changes = []
         self.queue_changes = []
         self.awake = set()
         self.later = {}
-        self._noting = noting
+        self._recording = recording
 
     @property
     def has_changed(self) -> bool:
-        """Whether the operation did anything."""
+        """Whether the operation changed anything."""
         return bool(self.changes or self.queue_changes)
 
     def events(self) -> Iterator[Event]:
-        """Tell what the operation did."""
+        """Iterate over the events of the operation."""
         for record, _, name, facts, _ in self.changes:
             if name is not None:
                 yield Event(name, record.queue, record.id, self.now, attempts=record.attempts, **(facts or NOTHING))
@@ -95,13 +98,13 @@ class Jobs:
                 yield Event(name, queue, "", self.now, **(facts or NOTHING))
 
     def ended(self) -> Iterator[tuple[str, str]]:
-        """Name the jobs that the operation ended or forgot."""
+        """Iterate over the queues and ids of the jobs that the operation ended or deleted."""
         for record, values, *_ in self.changes:
             if values is None or ("state" in values and record.state not in LIVE):
                 yield record.queue, record.id
 
     def add(self, record: Record, event: EventName | None = None) -> None:
-        """Take a job in."""
+        """Add a job."""
         self.last_seq = max(self.last_seq, record.seq)
         self.records[record.seq] = record
         if not record.superseded:
@@ -111,7 +114,7 @@ class Jobs:
         if record.slot is not None:
             self.slots[_slot(record, record.slot)] = record
         self._file(record)
-        if self._noting:
+        if self._recording:
             self.changes.append(Change(record, NOTHING, event, None, added=True))
 
     def change(
@@ -128,20 +131,20 @@ class Jobs:
             setattr(record, name, value)
         if not FILED_BY.isdisjoint(fields):
             self._file(record)
-        if self._noting:
+        if self._recording:
             self.changes.append(Change(record, fields, event, facts))
 
     def moved(self, record: Record, event: EventName, values: Sequence[str]) -> None:
-        """Take note of a job that was given another state, and which of its values are new.
+        """Record that the caller has set a job's state, and which of its values are new.
 
-        What happens to every job, claim and end, is done in this way; a `change` takes three times as long.
+        Claims and ends, which happen to every job, use this; a `change` takes three times as long.
         """
         self._file(record)
-        if self._noting:
+        if self._recording:
             self.changes.append(Change(record, {name: getattr(record, name) for name in values}, event))
 
     def forget(self, record: Record) -> None:
-        """Remove a job and, if it is still its own, its id."""
+        """Remove a job, and its id unless that belongs to a newer job."""
         del self.records[record.seq]
         self.processing.pop(record.seq, None)
         if self.by_id.get((record.queue, record.id)) is record:
@@ -151,7 +154,7 @@ class Jobs:
         if keys is not None:
             keys.remove(record)
             self._offer(keys, record)
-        if self._noting:
+        if self._recording:
             self.changes.append(Change(record, None))
 
     def _leave_slot(self, record: Record) -> None:
@@ -161,41 +164,44 @@ class Jobs:
     def define(
         self, name: str, known: QueueRecord, event: EventName | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
-        """Have a queue be as it says."""
+        """Set a queue's record."""
         before = self.queues.get(name)
         self.queues[name] = known
         if known.definition.policy != (before.definition.policy if before else "standard"):
             self._keep_keys(name, known.definition.policy)
         if before is not None and before.paused and not known.paused:
             self.awake.add(name)
-        if self._noting:
+        if self._recording:
             self.queue_changes.append(QueueChange(name, known, event, facts))
 
     def _keep_keys(self, name: str, policy: Policy) -> None:
-        """File the jobs of a queue by key, if it has a policy; it has jobs only if it was lost, and is mended."""
-        for files in (self._keys, self._ready, self._waiting):
-            files.pop(name, None)
+        """Index a queue's jobs by key, if it has a policy.
+
+        The queue has jobs only if its definition was lost with a damaged line, and is defined again.
+        """
+        for index in (self._keys, self._ready, self._waiting):
+            index.pop(name, None)
         if policy != "standard":
             self._keys[name] = Keys(policy)
         for record in self.of_queue(name):
             self._file(record)
 
     def undefine(self, name: str) -> None:
-        """Forget a queue and all its jobs."""
+        """Remove a queue and all its jobs."""
         for record in self.of_queue(name):
             self.forget(record)
         self.queues.pop(name, None)
-        for files in (self._keys, self._ready, self._waiting):
-            files.pop(name, None)
-        if self._noting:
+        for index in (self._keys, self._ready, self._waiting):
+            index.pop(name, None)
+        if self._recording:
             self.queue_changes.append(QueueChange(name, None))
 
     def of_queue(self, name: str) -> list[Record]:
-        """List the records of a queue in the order they were enqueued."""
+        """List the records of a queue in enqueue order."""
         return [record for record in self.records.values() if record.queue == name]
 
     def _file(self, record: Record) -> None:
-        """Put a job where claims, promotion or reapers will find it. What is left elsewhere is passed over there."""
+        """Put a job where claims, promotion or reapers find it; its old entries become stale."""
         record.ready = False
         keys = self._keys.get(record.queue)
         if keys is not None:
@@ -222,7 +228,7 @@ class Jobs:
             self._offer(keys, record)
 
     def _offer(self, keys: Keys, record: Record) -> None:
-        """Let claims find the job whose turn it is, after something happened to one of its key."""
+        """Make the next job of a key claimable, after a change of one of its jobs."""
         if keys.is_serial and (first := keys.turn(record.settings.singleton_key)) is not None:
             self._push(first)
 
@@ -234,7 +240,7 @@ class Jobs:
         self.awake.add(record.queue)
 
     def _put_off(self, record: Record) -> None:
-        """Have a job promoted at its time, and note that the queue has a job for then."""
+        """Have a job promoted at its time, and record that the queue has a job due then."""
         queue, run_at = record.queue, record.run_at
         heap = self._waiting.get(queue)
         if heap is None:
@@ -248,28 +254,28 @@ class Jobs:
         return Heap(self._find_ready if keys is None else partial(self._find_next_of_key, keys), self.records)
 
     def _find_ready(self, _rank: int, seq: int) -> Record | None:
-        """Find the job of an entry that can be claimed; it gets another entry when it is given back."""
+        """Return the entry's job if it can be claimed; it gets another entry when it is requeued."""
         record = self.records.get(seq)
         return record if record is not None and record.ready else None
 
     def _find_next_of_key(self, keys: Keys, _rank: int, seq: int) -> Record | None:
-        """Find the job of an entry whose turn it is; it gets another entry when it is its turn again."""
+        """Return the entry's job if it is next of its key; it gets another entry when it is again."""
         record = self.records.get(seq)
         return record if record is not None and record.ready and keys.may_run(record) else None
 
     def _find_waiting(self, due: datetime, seq: int) -> Record | None:
-        """Find the job of an entry that waits for that time."""
+        """Return the entry's job if it still waits for that time."""
         record = self.records.get(seq)
         if record is None or record.ready or record.run_at != due or record.state not in WAITING:
             return None
         return record
 
     def current(self, queue: str, job_id: str) -> Record | None:
-        """Find the job that an id means now."""
+        """Find the job that has an id now."""
         return self.by_id.get((queue, job_id))
 
     def policy(self, queue: str) -> Policy:
-        """Tell a queue's policy."""
+        """Return a queue's policy."""
         keys = self._keys.get(queue)
         return "standard" if keys is None else keys.policy
 
@@ -278,7 +284,7 @@ class Jobs:
         return self._keys.get(queue)
 
     def others(self, record: Record) -> list[State]:
-        """Name the states that the other jobs of a job's key are in, as far as its queue's policy counts them."""
+        """Return the states of the other jobs of a job's key, as far as the policy counts them."""
         keys = self._keys.get(record.queue)
         return [] if keys is None else keys.others(record)
 
@@ -288,23 +294,23 @@ class Jobs:
         return record if record is not None and record.lease == lease.number else None
 
     def promote(self, queue: str) -> None:
-        """Make the jobs of a queue claimable whose time has come."""
+        """Make the due jobs of a queue claimable."""
         heap = self._waiting.get(queue)
         while heap is not None and (record := heap.first()) is not None and record.run_at <= self.now:
             self._make_ready(record)
 
     def is_open(self, queue: str) -> bool:
-        """Whether claims look at a queue: it exists, and is not paused."""
+        """Return whether a queue exists and is not paused."""
         known = self.queues.get(queue)
         return known is not None and not known.paused
 
     def claimable(self, queue: str) -> Heap[int] | None:
-        """Return the jobs of a queue that may be claimed now; None if claims pass the queue over."""
+        """Return the claimable jobs of a queue; None if claims skip the queue."""
         self.promote(queue)
         return self._ready.get(queue) if self.is_open(queue) else None
 
     def next_due(self, queues: Sequence[str]) -> datetime | None:
-        """Tell when one of the queues may have a job to claim: `now` if one has, None if none will as things are."""
+        """Return when the queues have a job to claim: `now` if they have one, None without any."""
         moments = [due for queue in queues if (due := self._due(queue)) is not None]
         return min(moments, default=None)
 

@@ -1,7 +1,7 @@
-"""The port's operations on a model, for storages that keep one.
+"""The `Operations` of storages that keep their jobs in a model.
 
-A storage says how an operation is done (`_do`: under which lock, written down how, on which thread) and where it
-keeps its worker records; the operations themselves are the model's, one function each.
+A storage defines how an operation is done (`_do`: with which lock, journal and thread) and where it keeps its worker
+records; each operation is one function of the model.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Do(Protocol):
     """How a storage does an operation."""
 
     async def __call__(self, verb: Callable[[Jobs], R]) -> R:
-        """Do it, whole or not at all."""
+        """Do an operation completely or not at all."""
         ...
 
 
@@ -56,11 +56,11 @@ class Registry(Protocol):
     """Where a storage keeps its worker records. It is called inside an operation."""
 
     def seen(self, registration: Registration, now: datetime) -> None:
-        """Add a record, or note that its worker was seen now."""
+        """Add a record, or update when its worker was last seen."""
         ...
 
     def stopped(self, registration: Registration) -> None:
-        """Remove a record, if it is there."""
+        """Remove a record, if it exists."""
         ...
 
     def records(self) -> list[WorkerRecord]:
@@ -81,7 +81,7 @@ class ModelOperations(ModelDefinitions):
 
     @abstractmethod
     async def _glance(self, verb: Callable[[Jobs], R]) -> R:
-        """Do an operation that a crash may undo: nobody who survives the crash has relied on it."""
+        """Do an operation that a crash may undo, because no survivor of the crash relies on it."""
 
     @property
     @abstractmethod
@@ -98,7 +98,7 @@ class ModelOperations(ModelDefinitions):
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
-        """See `Operations`; made ids are looked up like others."""
+        """See `Operations`; generated ids are checked like others."""
         del generated_ids
         if connection is not None:
             message = f"{self._name} has no transactions; enqueue without connection=, or use PostgresStorage"
@@ -114,7 +114,7 @@ class ModelOperations(ModelDefinitions):
 
     async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
         """See `Operations`."""
-        del queues  # The jobs of a claim are of the queues that it named.
+        del queues  # The claim's jobs are all of its queues.
         return await self._do(partial(runs.find_claimed, claim_id=claim_id))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -132,7 +132,7 @@ class ModelOperations(ModelDefinitions):
     def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[JobTransaction]:
-        """Refuse: there is nothing to commit together with."""
+        """Raise UnsupportedError: the storage has no transactions."""
         del session_factory
         raise UnsupportedError(
             f"{self._name} has no transactions; complete job {claimed.lease.id!r} by returning its result"
@@ -214,5 +214,5 @@ class ModelOperations(ModelDefinitions):
                     return True
 
     def _look_again(self, poll: float) -> float:
-        """After how long to look without having been woken."""
+        """Return the seconds after which to check without a notification."""
         return poll

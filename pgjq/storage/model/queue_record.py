@@ -1,4 +1,4 @@
-"""A queue as a model knows it: defined, or only used."""
+"""The record of a queue in a model; a queue may be used without a definition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """Its definition, its statistics as they were counted last, and whether somebody was warned of its size."""
+    """A queue's definition, its last statistics, and whether a size warning was sent."""
 
     created_at: datetime
     definition: Definition = field(default_factory=Definition)

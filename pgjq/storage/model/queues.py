@@ -1,7 +1,6 @@
-"""Queues with definitions, and what is done to many jobs at once: the model of what PostgreSQL does with them.
+"""Queue definitions, and commands on many jobs at once.
 
-A queue with `partition=True` is accepted like any other: everything here has a place of its own already. Whatever is
-refused is refused before anything has changed.
+`partition=True` is stored and changes nothing else in a model. Every error is raised before anything has changed.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def create(jobs: Jobs, name: str, definition: Definition) -> None:
-    """Define a queue, unless it is."""
-    _check_letters(jobs, definition.options)
+    """Define a queue, unless it is defined."""
+    _check_dead_letter(jobs, definition.options)
     known = jobs.queues.get(name)
     if known is not None:
         _check_same(jobs, name, known, definition)
@@ -52,8 +51,8 @@ def _is_dead_letter(jobs: Jobs, name: str) -> bool:
 
 
 def update(jobs: Jobs, name: str, changes: Mapping[str, Any]) -> None:
-    """Change a definition, for jobs to come."""
-    _check_letters(jobs, changes)
+    """Change a definition, for later jobs."""
+    _check_dead_letter(jobs, changes)
     known = _get(jobs, name)
     options: dict[str, Any] = {**known.definition.options, **changes}
     size = options.pop("warning_queue_size", known.definition.warning_queue_size)
@@ -72,7 +71,7 @@ def delete(jobs: Jobs, name: str) -> None:
 
 
 def show(jobs: Jobs, name: str | None) -> list[QueueInfo]:
-    """List all queues, or one, if it is there."""
+    """List all queues, or one, if it exists."""
     return [
         in_force(queue, known.definition, created_at=known.created_at, paused=known.paused, stats=known.stats)
         for queue, known in sorted(jobs.queues.items())
@@ -81,7 +80,7 @@ def show(jobs: Jobs, name: str | None) -> list[QueueInfo]:
 
 
 def pause(jobs: Jobs, name: str, *, paused: bool) -> None:
-    """Have claims pass a queue over, or not any more."""
+    """Pause or resume a queue; claims skip a paused one."""
     known = _get(jobs, name)
     if known.paused != paused:
         jobs.define(name, replace(known, paused=paused))
@@ -97,7 +96,7 @@ def blocked_keys(jobs: Jobs, name: str) -> list[str]:
 
 
 def observe(jobs: Jobs) -> list[SizeWarning]:
-    """Keep every queue's statistics, and tell of those that have grown past their warning size since."""
+    """Store every queue's statistics; return the queues that newly exceed their warning size."""
     crossings: list[SizeWarning] = []
     for name, stats in reads.stats_of_all(jobs).items():
         known = jobs.queues[name]
@@ -112,7 +111,7 @@ def observe(jobs: Jobs) -> list[SizeWarning]:
 
 
 def cancel_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
-    """Withdraw jobs that are not running."""
+    """Cancel jobs that are not running."""
     found = [jobs.current(queue, job_id) for job_id in sorted(set(job_ids))]
     waiting = [record for record in found if record is not None and record.state in WAITING]
     for record in waiting:
@@ -121,7 +120,7 @@ def cancel_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
 
 
 def retry_many(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
-    """Put failed or cancelled jobs back, as far as the policy has a place for them."""
+    """Queue failed or cancelled jobs again, if the policy has a slot for them."""
     return sum(_retry(jobs, queue, job_id) for job_id in sorted(set(job_ids)))
 
 
@@ -134,10 +133,10 @@ def _retry(jobs: Jobs, queue: str, job_id: str) -> bool:
 
 
 def redrive(jobs: Jobs, queue: str, limit: int, to: str | None) -> int:
-    """Send dead letters back to where they came from, or to another queue."""
+    """Send dead letters back to their queues, or to another one."""
     _get(jobs, queue)
-    letters = [r for r in jobs.of_queue(queue) if r.source is not None and r.state in WAITING]
-    return len(list(islice((letter for letter in letters if _send_back(jobs, letter, to)), limit)))
+    dead_letters = [r for r in jobs.of_queue(queue) if r.source is not None and r.state in WAITING]
+    return len(list(islice((letter for letter in dead_letters if _send_back(jobs, letter, to)), limit)))
 
 
 def _send_back(jobs: Jobs, letter: Record, to: str | None) -> bool:
@@ -157,7 +156,7 @@ def _admit(jobs: Jobs, queue: str, job: Submission) -> bool:
 
 
 def _origin(jobs: Jobs, letter: Record, to: str | None) -> Record | None:
-    """Find the job that a letter is a copy of, if that can be retried where it is."""
+    """Find the job that a dead letter is a copy of, if it can be retried where it is."""
     source = letter.source
     origin = None if to is not None or source is None else jobs.current(source.queue, source.id)
     return origin if origin is not None and origin.state in ("failed", "cancelled") else None
@@ -178,7 +177,7 @@ def _get(jobs: Jobs, name: str) -> QueueRecord:
     return known
 
 
-def _check_letters(jobs: Jobs, options: Mapping[str, Any]) -> None:
-    letters = options.get("dead_letter")
-    if letters is not None and letters not in jobs.queues:
-        raise QueueNotFoundError(f"there is no queue {letters!r} for dead letters; create it first")
+def _check_dead_letter(jobs: Jobs, options: Mapping[str, Any]) -> None:
+    dead_letter = options.get("dead_letter")
+    if dead_letter is not None and dead_letter not in jobs.queues:
+        raise QueueNotFoundError(f"there is no queue {dead_letter!r} for dead letters; create it first")

@@ -1,4 +1,4 @@
-"""What one can ask about jobs without changing any."""
+"""Reads: operations that change no job."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def get(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
-    """Look jobs up."""
+    """Read jobs by id."""
     found = ((job_id, jobs.current(queue, job_id)) for job_id in job_ids)
     return {job_id: status_of(record, jobs.now) for job_id, record in found if record is not None}
 
 
 def find(jobs: Jobs, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
-    """List jobs in the order they were enqueued."""
+    """List jobs in enqueue order."""
     matching = (r for r in jobs.records.values() if r.seq > wanted.after and _matches(r, wanted))
     page = list(islice(matching, wanted.limit))
     return [status_of(r, jobs.now) for r in page], page[-1].seq if len(page) == wanted.limit else None
@@ -48,7 +48,7 @@ def stats(jobs: Jobs, queue: str) -> QueueStats:
 
 
 def stats_of_all(jobs: Jobs) -> dict[str, QueueStats]:
-    """Count the jobs of every queue, looking at each job once."""
+    """Count the jobs of every queue by state, in one pass."""
     mine: dict[str, list[Record]] = {queue: [] for queue in jobs.queues}
     for (queue, _), record in jobs.by_id.items():
         mine[queue].append(record)
@@ -76,7 +76,7 @@ def count(queue: str, mine: Sequence[Record], now: datetime) -> QueueStats:
 
 
 def answer(jobs: Jobs, seq: int | None) -> Answer | None:
-    """Say how one job stands, whatever its id means by now."""
+    """Read a job's state by its number, whichever job has its id now."""
     record = None if seq is None else jobs.records.get(seq)
     if record is None:
         return None
@@ -91,7 +91,7 @@ def running(jobs: Jobs) -> Counter[str]:
 
 
 def status_of(record: Record, now: datetime) -> JobStatus:
-    """Everything that is known of one job; its result or error as long as it can be read."""
+    """Describe one job, with its result or error as long as they can be read."""
     ended = record.state not in LIVE
     readable = not ended or record.is_readable(now)
     return JobStatus(

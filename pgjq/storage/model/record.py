@@ -1,4 +1,4 @@
-"""One job, from its enqueueing until it is pruned, as a storage that keeps jobs in memory holds it."""
+"""The record of one job, from its enqueue until it is pruned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """Only `Jobs` changes one. What a claim resolved is recorded with it, so that every reaper decides alike."""
+    """One job. Only `Jobs` changes it. A claim stores its terms here for all reapers."""
 
     seq: int
     queue: str
@@ -31,7 +31,7 @@ class Record:
     lease: int = 0
     stalled: int = 0
     cancel_requested: bool = False
-    superseded: bool = False  # Its id was used again: it is nobody's job any more, and waits to be pruned.
+    superseded: bool = False  # A newer job has its id: only its waiters can read it, until it is pruned.
     worker: str | None = None
     claim_id: int | None = None
     lease_seconds: float | None = None
@@ -46,22 +46,22 @@ class Record:
     error: JobError | None = None
     stalled_on: tuple[str, ...] = ()
     source: JobSource | None = None
-    slot: datetime | None = None  # When the slot of time begins that it has of its throttled key.
-    ready: bool = False  # Where it is filed, which follows from the rest: claimable now.
+    slot: datetime | None = None  # When its time slot begins, if its key is throttled.
+    ready: bool = False  # Indexed as claimable now; derived from the other fields.
 
     @property
     def max_attempts(self) -> int:
-        """How many runs it may have."""
+        """How many attempts it may have."""
         return self.settings.max_attempts or MAX_ATTEMPTS
 
     @property
     def expires_at(self) -> datetime | None:
-        """Until when its result or error can be read."""
+        """When its result or error can no longer be read."""
         return later(self.finished_at, self.settings.result_ttl)
 
     @property
     def prune_at(self) -> datetime | None:
-        """When its record may go; None is never."""
+        """When its record may be pruned; None: never."""
         options = self.settings.options
         if self.state in LIVE:
             retention = options.retention_seconds
@@ -78,17 +78,17 @@ class Record:
 
 
 def later(start: datetime | None, seconds: float | None) -> datetime | None:
-    """A moment so many seconds after another; without either there is none."""
+    """Return the time so many seconds after another; None if either is None."""
     if start is None or seconds is None:
         return None
     try:
         return start + timedelta(seconds=seconds)
-    except OverflowError:  # A job of the year 9998 that may wait for a century.
+    except OverflowError:  # Such as a job of the year 9998 that may wait for a century.
         return datetime.max.replace(tzinfo=start.tzinfo)
 
 
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    """The earlier of two moments that may not be set."""
+    """Return the earlier of two times, either of which may be None."""
     if one is None or other is None:
         return one or other
     return min(one, other)

@@ -1,4 +1,4 @@
-"""One caller's wait for one job of a model, which is known by its number: no other job ever has the same."""
+"""Wait for one job of a model, by its number, which no other job ever has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ModelResultWaiter(MailboxWaiter):
-    """See `pgjq.storage.base.ResultWaiter`; `do` is how the storage does an operation."""
+    """See `pgjq.storage.base.ResultWaiter`; `do` does an operation of the storage."""
 
     def __init__(self, do: Do, subscribers: Subscribers, mode: Mode, queue: str, job_id: str) -> None:
         super().__init__(subscribers.result_waiter((queue, job_id), mode))
@@ -30,7 +30,7 @@ class ModelResultWaiter(MailboxWaiter):
         self._seq: int | None = None
 
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
-        """Enqueue, and remember which job that was."""
+        """Enqueue or join the job, and keep its number."""
         del generated_id
         result, self._seq = await self._do(partial(self._enqueue, job=job))
         self._is_new = result.status == "queued"

@@ -1,4 +1,4 @@
-"""Runs: how jobs are claimed, kept, ended and taken back."""
+"""Runs: claim, heartbeat, settle and reap jobs."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.record import Record
 
-# How many of the workers that a job stalled on stay on its record.
+# A job's record keeps so many of the workers that it stalled on.
 STALLED_ON = 20
 
-# What a job no longer has once nobody runs it; who ran it last stays on record when it ended.
+# Values of a job without a run. An ended job keeps the worker of its last run.
 IDLE: dict[str, Any] = {"locked_until": None, "expire_at": None}
 
-# What is new of a job that was claimed, and of one that has ended.
+# The fields that a claim and an end change.
 CLAIMED = (
     *("state", "lease", "attempts", "worker", "claim_id", "started_at"),
     *("lease_seconds", "expire_at", "locked_until", "max_stalled", "reap_exhausted"),
 )
 ENDED = ("state", "finished_at", "result", "error", "locked_until", "expire_at")
 
-NO_PLACE = JobError("PolicyError", "given back while another job of its key is failing")
+NO_SLOT = JobError("PolicyError", "given back while another job of its key is failing")
 
 
 class Terms(NamedTuple):
-    """For how long a claim made now holds a job: as the job asks for, else as the worker's policy says."""
+    """The deadlines of a claim made now, from the job's options, else the worker's policy."""
 
     lease_seconds: float | None
     locked_until: datetime | None
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> Terms:
-        """Settle the terms."""
+        """Compute the terms of a claim."""
         lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
         expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
         expire_at = later(now, expire)
@@ -61,7 +61,7 @@ class Terms(NamedTuple):
 
 
 class Claimant(NamedTuple):
-    """Who claims jobs, by which claim and on which policy."""
+    """The worker that claims jobs, the claim's id and its lease policy."""
 
     worker: str
     claim_id: int | None
@@ -71,13 +71,13 @@ class Claimant(NamedTuple):
 def claim(jobs: Jobs, queues: Sequence[str], claimant: Claimant, limit: int) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
     policy = claimant.policy
-    usual = Terms.of(NO_OPTIONS, policy, jobs.now)
+    defaults = Terms.of(NO_OPTIONS, policy, jobs.now)
     taken: list[Claimed] = []
     for queue in queues:
         ready = jobs.claimable(queue)
         while ready is not None and len(taken) < limit and (record := ready.pop()) is not None:
             options = record.settings.options
-            terms = usual if options is NO_OPTIONS else Terms.of(options, policy, jobs.now)
+            terms = defaults if options is NO_OPTIONS else Terms.of(options, policy, jobs.now)
             taken.append(_claim(jobs, record, claimant, terms))
     return taken
 
@@ -118,7 +118,7 @@ def _claimed(record: Record) -> Claimed:
 
 
 def settle(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
-    """End runs, each only if its lease is still the job's."""
+    """End runs, each only if its lease still holds the job."""
     return [Settled(lease, _settle(jobs, jobs.held(lease), outcome)) for lease, outcome in settlements]
 
 
@@ -132,21 +132,21 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
             _fail(jobs, record, error)
         case Cancelled():
             end(jobs, record, "cancelled")
-        case Failing(error) if _placed(jobs, record, "failing") == "failed":
+        case Failing(error) if _state_after(jobs, record, "failing") == "failed":
             _fail(jobs, record, error)
         case Failing(error, delay):
-            _give_back(jobs, record, "failing", delay, error=error)
+            _requeue(jobs, record, "failing", delay, error=error)
         case Released():
-            _refund(jobs, record, 0.0)
+            _release(jobs, record, 0.0)
         case Snoozed(delay):
-            _refund(jobs, record, delay)
+            _release(jobs, record, delay)
         case _ as never:
             assert_never(never)
     return record.state
 
 
 def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
-    """Tell which settlements were made."""
+    """Return which settlements were made."""
     return [_find_settled(jobs.records.get(settlement.lease.key), settlement) for settlement in settlements]
 
 
@@ -166,39 +166,42 @@ def end(
     record.result = result
     record.error = error
     record.locked_until = record.expire_at = None
-    # Every state in which a job ends is the name of an event as well.
+    # Every end state is also the name of an event.
     jobs.moved(record, state, ENDED)  # pyright: ignore[reportArgumentType]
 
 
 def _fail(jobs: Jobs, record: Record, error: JobError | None) -> None:
-    """Fail a job for good, and copy it to its dead letter queue, if it has one."""
+    """Fail a job, and copy it to its dead letter queue, if it has one."""
     end(jobs, record, "failed", error=error)
     move_to_dead_letter(jobs, record)
 
 
-def _placed(jobs: Jobs, record: Record, state: State) -> State:
-    """Say what becomes of a run that is to go back to a state."""
+def _state_after(jobs: Jobs, record: Record, state: State) -> State:
+    """Return the state that a job gets if its run is to leave it in `state`."""
     return given_back(jobs.policy(record.queue), state, jobs.others(record))
 
 
-def _give_back(jobs: Jobs, record: Record, state: State, delay: float, **fields: Any) -> None:
+def _requeue(jobs: Jobs, record: Record, state: State, delay: float, **fields: Any) -> None:
     """End a run, but not the job."""
     run_at = jobs.now + timedelta(seconds=delay)
     jobs.change(record, state, state=state, run_at=run_at, worker=None, **IDLE, **fields)  # pyright: ignore[reportArgumentType]
 
 
-def _refund(jobs: Jobs, record: Record, delay: float) -> None:
-    """Give a job back with its attempt: it is in the state again that it was claimed from, if that place is free."""
+def _release(jobs: Jobs, record: Record, delay: float) -> None:
+    """Release a job: its attempt does not count, and it returns to its state before the claim.
+
+    It fails if its policy has no slot for it there.
+    """
     attempts = record.attempts - 1
-    state = _placed(jobs, record, "failing" if attempts else "queued")
+    state = _state_after(jobs, record, "failing" if attempts else "queued")
     if state == "failed":
-        _fail(jobs, record, NO_PLACE)
+        _fail(jobs, record, NO_SLOT)
     else:
-        _give_back(jobs, record, state, delay, attempts=attempts)
+        _requeue(jobs, record, state, delay, attempts=attempts)
 
 
 def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> HeartbeatResult:
-    """Move `locked_until` ahead for every lease that is still held."""
+    """Move `locked_until` forward for every lease still held."""
     held = [(lease, jobs.held(lease)) for lease in leases]
     for _, record in held:
         if record is not None:
@@ -211,7 +214,7 @@ def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> HeartbeatResult:
 
 
 def save_checkpoint(jobs: Jobs, lease: Lease, checkpoint: bytes) -> bool:
-    """Keep a value for the next run, if the lease still holds."""
+    """Store a value for the next run, if the lease still holds."""
     record = jobs.held(lease)
     if record is not None:
         jobs.change(record, checkpoint=checkpoint)
@@ -219,15 +222,15 @@ def save_checkpoint(jobs: Jobs, lease: Lease, checkpoint: bytes) -> bool:
 
 
 def reap(jobs: Jobs, limit: int, stale_age: float) -> list[Reaped]:
-    """Take back jobs whose deadline passed, the most overdue first."""
+    """Recover, fail or cancel jobs whose deadline has passed, the most overdue first."""
     patience = timedelta(seconds=stale_age)
-    late = [r for r in jobs.processing.values() if _is_late(_set_right(jobs, r), jobs.now, patience)]
+    late = [r for r in jobs.processing.values() if _is_late(_limit_deadline(jobs, r), jobs.now, patience)]
     late.sort(key=lambda r: (r.locked_until, r.seq))
     return [_reap(jobs, record) for record in late[:limit]]
 
 
-def _set_right(jobs: Jobs, record: Record) -> Record:
-    """Bring a deadline near that is farther off than any lease: it was set before the clock was set back."""
+def _limit_deadline(jobs: Jobs, record: Record) -> Record:
+    """Limit a deadline to a lease from now: a later one is from before the clock was set back."""
     latest = later(jobs.now, record.lease_seconds)
     if latest is not None and record.locked_until is not None and record.locked_until > latest:
         jobs.change(record, locked_until=latest)
@@ -251,17 +254,17 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
             record.reap_exhausted,
         )
     )
-    if action == "recovered" and _placed(jobs, record, "failing") == "failed":
+    if action == "recovered" and _state_after(jobs, record, "failing") == "failed":
         action = "failed"
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
     worker = record.worker or "?"
     if action != "cancelled":
-        _note_stall(jobs, record, explain(reason, worker), worker)
+        _record_stall(jobs, record, explain(reason, worker), worker)
     jobs.change(record, "stalled", {"count": record.stalled, "action": action, "reason": reason})
     match action:
         case "recovered":
             delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
-            _give_back(jobs, record, "failing", delay)
+            _requeue(jobs, record, "failing", delay)
         case "failed":
             _fail(jobs, record, record.error)
         case "cancelled":
@@ -281,12 +284,12 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
     )
 
 
-def _note_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:
+def _record_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:
     stalled_on = (*record.stalled_on, worker)[-STALLED_ON:]
     jobs.change(record, stalled=record.stalled + 1, stalled_on=stalled_on, error=error)
 
 
 def next_deadline(jobs: Jobs) -> float | None:
-    """Tell how long it is until the next processing job's deadline passes."""
+    """Return the seconds until a processing job's next deadline."""
     deadlines = [r.locked_until for r in jobs.processing.values() if r.locked_until is not None]
     return (min(deadlines) - jobs.now).total_seconds() if deadlines else None

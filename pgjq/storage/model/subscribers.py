@@ -1,4 +1,4 @@
-"""Who waits for something to happen: subscribers for events, sleepers for work, others for the end of one job."""
+"""Notify the subscribers, sleeping workers and result waiters of one process."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from pgjq.storage.model.jobs import Jobs
 
 
-# What a sleeper is told: that there is work, or only that it should look again.
+# Notifications to a sleeper: there is work, or check again.
 WORK: Final = True
 LOOK: Final = False
 
 
 class Sleeper:
-    """A worker that waits for jobs of some queues, and when it will look by itself because one is due then.
+    """A worker that sleeps until its queues have a job; `due` is when it wakes by itself.
 
-    `due` changes only inside an operation of the storage, so that no job is filed between a look and its noting.
+    `due` changes only inside an operation of the storage, so that no job is added between reading and recording it.
     """
 
     __slots__ = ("box", "due", "queues")
@@ -36,46 +36,46 @@ class Sleeper:
         self.queues = queues
 
     def look(self, jobs: Jobs) -> float | None:
-        """Tell in how many seconds there may be a job to claim, 0 or less for now; None: not as things are."""
+        """Return the seconds until there is a job to claim, 0 or less for now, None without any."""
         self.due = jobs.next_due(self.queues)
         return None if self.due is None else (self.due - jobs.now).total_seconds()
 
     def is_late_for(self, due: datetime) -> bool:
-        """Whether it would sleep past that time."""
+        """Return whether it would sleep past that time."""
         return self.due is None or due < self.due
 
     def look_by(self, due: datetime) -> None:
-        """Have it look again, because a job is due then; jobs due later than that need not tell it once more."""
+        """Make it check again, because a job is due then; jobs due later need not wake it again."""
         self.due = due
         self.box.put(LOOK)
 
 
 class Subscribers:
-    """Everybody in this process who waits on one storage."""
+    """All receivers of one storage in this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscribers: list[tuple[str | None, Mailbox[Event]]] = []
         self._sleepers: dict[str, list[Sleeper]] = {}
-        self._expected: dict[tuple[str, str], list[Mailbox[bool]]] = {}
+        self._waiters: dict[tuple[str, str], list[Mailbox[bool]]] = {}
 
     @property
     def listens(self) -> bool:
-        """Whether anybody would hear what changed."""
-        return bool(self._subscribers or self._expected)
+        """Whether there is a subscriber or a result waiter, so that changes must be recorded."""
+        return bool(self._subscribers or self._waiters)
 
     def tell(self, jobs: Jobs) -> None:
-        """Tell everybody what an operation did."""
+        """Notify all receivers of the changes of an operation."""
         if not (jobs.awake or jobs.later or self.listens):
             return
         with self._lock:
             if self._sleepers:
                 self._wake(jobs)
             if self._subscribers:
-                self._tell_events(jobs.events())
-            if self._expected:
+                self._publish_events(jobs.events())
+            if self._waiters:
                 for key in jobs.ended():
-                    for box in self._expected.get(key, ()):
+                    for box in self._waiters.get(key, ()):
                         box.put(LOOK)
 
     def _wake(self, jobs: Jobs) -> None:
@@ -87,41 +87,41 @@ class Subscribers:
                 if sleeper.is_late_for(due) and jobs.is_open(queue):
                     sleeper.look_by(due)
 
-    def _tell_events(self, events: Iterable[Event]) -> None:
+    def _publish_events(self, events: Iterable[Event]) -> None:
         for event in events:
             for queue, box in self._subscribers:
                 if queue in (None, event.queue):
                     box.put(event)
 
     def miss(self) -> None:
-        """Have subscribers know that something happened which nobody can tell any more."""
+        """Count events that were lost as dropped, for every subscriber."""
         with self._lock:
             for _, box in self._subscribers:
                 box.dropped += 1
 
     def wake(self) -> None:
-        """Have every sleeper and every waiter look again."""
+        """Make every sleeper and every waiter check again."""
         with self._lock:
             for box in self._waiting_boxes():
                 box.put(LOOK)
 
     def result_waiter(self, key: tuple[str, str], mode: Mode) -> Mailbox[bool]:
-        """Have a box for word that a job of this queue and id has ended, or is gone."""
+        """Return a mailbox that is notified when a job of this queue and id ends or is deleted."""
         box: Mailbox[bool] = Mailbox(mode)
         with self._lock:
-            self._expected.setdefault(key, []).append(box)
+            self._waiters.setdefault(key, []).append(box)
         return box
 
     def expect_no_more(self, key: tuple[str, str], box: Mailbox[bool]) -> None:
-        """Take the box away."""
+        """Close a result waiter's mailbox and remove it."""
         with self._lock:
-            left = [b for b in self._expected.pop(key, ()) if b is not box]
+            left = [b for b in self._waiters.pop(key, ()) if b is not box]
             if left:
-                self._expected[key] = left
+                self._waiters[key] = left
         box.close()
 
     def subscribe(self, queue: str | None, mode: Mode) -> MailboxSubscription:
-        """Listen to one queue or to all."""
+        """Subscribe to the events of one queue or of all."""
         box: Mailbox[Event] = Mailbox(mode)
         with self._lock:
             self._subscribers.append((queue, box))
@@ -133,7 +133,7 @@ class Subscribers:
 
     @contextmanager
     def sleeping(self, queues: Sequence[str], mode: Mode) -> Generator[Sleeper]:
-        """Have a sleeper told of jobs in some queues, for as long as the block lasts."""
+        """Return a sleeper that is woken by jobs in some queues, until the block ends."""
         sleeper = Sleeper(queues, mode)
         with self._lock:
             for queue in queues:
@@ -153,7 +153,7 @@ class Subscribers:
 
     def _waiting_boxes(self) -> set[Mailbox[bool]]:
         sleepers = {sleeper.box for sleepers in self._sleepers.values() for sleeper in sleepers}
-        return sleepers.union(*self._expected.values())
+        return sleepers.union(*self._waiters.values())
 
     def close(self) -> None:
         """End every wait."""

@@ -1,1 +1,1 @@
-"""Redis and Valkey: everything that speaks to them. Importing this folder's storage does not import redis-py."""
+"""Storage on Redis and Valkey. Importing `storage` does not import redis-py."""

@@ -1,7 +1,7 @@
-"""Listening on an event loop: a connection and a task for each channel and each loop that wants to hear it.
+"""Listeners for event loops: one connection and one task for each channel and loop.
 
-By the rules of `listen.py`. A message reaches whoever awaits it without passing through another thread, which would
-have to wait for the interpreter first: of a round trip that was a quarter.
+They follow the rules of `listener.py`. A message does not pass through another thread on its way to the coroutine:
+that thread would wait for the interpreter lock first, a quarter of a round trip.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PING: Final = packed(("PING",))
 
 
 class AsyncListener:
-    """A channel's listeners, one for each event loop that uses them; see `Listener`."""
+    """A channel's listeners, one for each event loop that uses the channel; see `Listener`."""
 
     def __init__(self, address: Address, channel: str, subjects: Subjects, *, stays: bool) -> None:
         self._make: Callable[[], _LoopConnection] = lambda: _LoopConnection(
@@ -51,41 +51,41 @@ class AsyncListener:
                 message = "this storage has been closed"
                 raise StorageError(message)
             if loop not in self._ears:
-                self._ears = {known: ear for known, ear in self._ears.items() if not known.is_closed()}
+                self._ears = {known: held for known, held in self._ears.items() if not known.is_closed()}
                 self._ears[loop] = self._make()
-            ear = self._ears[loop]
-        await ear.want(subject, box)
+            connection = self._ears[loop]
+        await connection.want(subject, box)
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
-        for ear in tuple(self._ears.values()):
-            ear.subscribers.leave(subject, box)
+        for connection in tuple(self._ears.values()):
+            connection.subscribers.leave(subject, box)
 
     def resync(self) -> None:
         """See `Listener`."""
-        for ear in tuple(self._ears.values()):
-            ear.subscribers.resync()
+        for connection in tuple(self._ears.values()):
+            connection.subscribers.resync()
 
     async def close_here(self) -> None:
         """See `Listener`."""
         with self._lock:
-            ear = self._ears.pop(asyncio.get_running_loop(), None)
-        if ear is not None:
-            await ear.close()
+            connection = self._ears.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.close()
 
     def close(self) -> None:
         """See `Listener`."""
         with self._lock:
             self._closed = True
-            ears, self._ears = self._ears, {}
-        for loop, ear in ears.items():
-            ear.subscribers.dismiss()
-            with contextlib.suppress(RuntimeError):  # That loop has been closed, and all that it held.
-                loop.call_soon_threadsafe(ear.stop)
+            connections, self._ears = self._ears, {}
+        for loop, connection in connections.items():
+            connection.subscribers.dismiss()
+            with contextlib.suppress(RuntimeError):  # The loop is closed, and so are its connections.
+                loop.call_soon_threadsafe(connection.stop)
 
 
 class _LoopConnection:
-    """A connection on one loop, the task that reads from it, and its audience."""
+    """A connection on one loop, the task that watches it, and its subscribers."""
 
     def __init__(self, address: Address, channel: str, subscribers: Subscribers) -> None:
         self.subscribers = subscribers
@@ -93,7 +93,7 @@ class _LoopConnection:
         self._channel = channel
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._heard = False
+        self._received = False
         self._activity = Activity("pgjq listener", self._is_listening)
 
     async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
@@ -110,9 +110,9 @@ class _LoopConnection:
         async with self._starting:
             if not self._is_listening():
                 connection = await self._subscribed()
-                # The task listens for other callers as well, so it has no deadline.
+                # The task listens for other callers as well, so it must not inherit this caller's deadline.
                 self._task = asyncio.create_task(self._run(connection), name="pgjq listener", context=Context())
-                await asyncio.sleep(0)  # From its first step on, the task closes the connection in the end.
+                await asyncio.sleep(0)  # Once its first step has run, the task is sure to close the connection.
 
     def stop(self) -> None:
         if self._task is not None:
@@ -128,31 +128,31 @@ class _LoopConnection:
         return self._task is not None and not self._task.done()
 
     async def _subscribed(self) -> PipelinedConnection:
-        """Connect and subscribe, and wait until the server says so."""
-        link = await open_pipelined_connection(self._address, self._hear)
+        """Connect and subscribe, and wait for the server's confirmation."""
+        connection = await open_pipelined_connection(self._address, self._receive)
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await link.ask(packed(("SUBSCRIBE", self._channel)))
+                await connection.ask(packed(("SUBSCRIBE", self._channel)))
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        return link
+        return connection
 
-    def _hear(self, message: bytes) -> None:
-        self._heard = True
+    def _receive(self, message: bytes) -> None:
+        self._received = True
         self.subscribers.tell(message)
 
-    async def _run(self, link: PipelinedConnection | None) -> None:
+    async def _run(self, connection: PipelinedConnection | None) -> None:
         self._activity.begin()
         try:
-            while link is not None:
+            while connection is not None:
                 try:
-                    await self._listen(link)
-                except Exception as error:  # noqa: BLE001  (a listener that dies leaves sleepers behind)
+                    await self._listen(connection)
+                except Exception as error:  # noqa: BLE001  (if the listener ended, sleepers would not be woken)
                     self._note(error)
                 finally:
-                    link.close()
-                link = await self._reconnected()
+                    connection.close()
+                connection = await self._reconnected()
         finally:
             self._activity.end()
 
@@ -164,26 +164,26 @@ class _LoopConnection:
         while not self._is_over():
             await asyncio.sleep(RECONNECT_SECONDS)
             try:
-                link = await self._subscribed()
+                connection = await self._subscribed()
             except Exception as error:  # noqa: BLE001
                 self._note(error)
             else:
                 self.subscribers.resync()
-                return link
+                return connection
         return None
 
     def _is_over(self) -> bool:
-        """Tell whether nobody has wanted anything for a while; whoever does from now on has to begin anew."""
+        """Return whether this task ends for lack of subscribers; the next one starts a new task."""
         if self._task is asyncio.current_task() and self.subscribers.is_gone():
             self._task = None
         return self._task is not asyncio.current_task()
 
-    async def _listen(self, link: PipelinedConnection) -> None:
-        """Look now and then whether the connection lives and anybody cares, until it is lost or nobody does."""
-        while not (self._is_over() or link.lost.done()):
-            self._heard = False
+    async def _listen(self, connection: PipelinedConnection) -> None:
+        """Probe the connection after each silence, until it is lost or no subscriber needs it."""
+        while not (self._is_over() or connection.lost.done()):
+            self._received = False
             self._activity.touch()
-            await asyncio.wait({link.lost}, timeout=PROBE_SECONDS)
-            if not self._heard:
+            await asyncio.wait({connection.lost}, timeout=PROBE_SECONDS)
+            if not self._received:
                 async with asyncio.timeout(PROBE_SECONDS):
-                    await link.ask(PING)
+                    await connection.ask(PING)

@@ -1,4 +1,4 @@
-"""All the connections of a storage: those that we make and close, or those of a client that somebody gave us."""
+"""The connections of a storage: its own, which it closes, or those of the caller's client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Connections(Protocol):
-    """A server's connections in both modes, and for listening."""
+    """The connections to a server, for both modes and for listening."""
 
     @property
     def closed(self) -> bool:
@@ -29,21 +29,21 @@ class Connections(Protocol):
 
     @property
     def sync_transport(self) -> Transport:
-        """The sync mode's."""
+        """Transport of the sync mode."""
         ...
 
     @property
     def async_transport(self) -> Transport:
-        """The async mode's."""
+        """Transport of the async mode."""
         ...
 
     @property
     def unseen(self) -> str:
-        """What tells scripts to publish although they cannot see who listens: "1", or nothing."""
+        """Script argument: "1" to publish events without counting subscribers, else ""."""
         ...
 
     def dedicated(self, patience: float | None = None) -> Transport:
-        """Make a blocking wire that nobody else uses, which does not wait longer than that."""
+        """Make a blocking transport for one thread, which waits `patience` seconds at most."""
         ...
 
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
@@ -51,12 +51,12 @@ class Connections(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is ours, from any thread."""
+        """Close the storage's own connections, from any thread."""
         ...
 
 
 class OwnConnections:
-    """Connections that we make, and close."""
+    """Connections that the storage opens and closes."""
 
     unseen = ""
 
@@ -72,7 +72,7 @@ class OwnConnections:
         return self._gate.closed
 
     def dedicated(self, patience: float | None = None) -> Transport:
-        """Make a pool of its own."""
+        """Make a separate pool."""
         return SyncPool(self._gate, self._address, patience)
 
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
@@ -89,7 +89,7 @@ class OwnConnections:
 
 
 class GivenConnections:
-    """Somebody's client, whose connections are not ours to close."""
+    """The connections of the caller's client, which the storage never closes."""
 
     def __init__(self, client: Any) -> None:
         if not hasattr(client, "pubsub") or inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
@@ -98,7 +98,7 @@ class GivenConnections:
             raise ValidationError("client must not decode responses: payloads are bytes (decode_responses=False)")
         self._gate = Gate()
         self._client = client
-        # In a cluster the server that runs a script does not know who listens at another one.
+        # In a cluster the server that runs a script cannot count the subscribers of another server.
         self.unseen = "1" if hasattr(client, "nodes_manager") else ""
         self.sync_transport = ClientTransport(self._gate, client)
         self.async_transport = ThreadedTransport(self.sync_transport)
@@ -109,7 +109,7 @@ class GivenConnections:
         return self._gate.closed
 
     def dedicated(self, patience: float | None = None) -> Transport:
-        """Use the client: it makes connections as they are needed, and is as patient as it was made."""
+        """Return the client's transport, which opens connections as needed, with its own timeouts."""
         del patience
         return self.sync_transport
 
@@ -119,6 +119,6 @@ class GivenConnections:
         return AwaitedListener(listener) if mode == "async" else listener
 
     def close(self) -> None:
-        """Use the client no more."""
+        """Refuse further operations; the client stays open."""
         self._gate.closed = True
         self.async_transport.end_threads()

@@ -1,4 +1,4 @@
-"""Jobs on their way into Redis: as the arguments of enqueue.lua, and its answer as results."""
+"""Arguments and replies of enqueue.lua."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from pgjq.options import Settings, Submission
 
-# A batch is one script, so that all of it is added or nothing; Redis serves nobody else meanwhile, for about a second
-# with so many.
+# A batch is one script, so that it is added whole or not at all; so many jobs keep Redis from serving other clients
+# for about a second.
 MOST: Final = 100_000
 
 
 def arguments(jobs: Sequence[Submission], *, generated_ids: bool, awaited: bool = False) -> list[bytes]:
-    """Write jobs: what is text goes into one JSON, payloads may be any bytes."""
+    """Write jobs as arguments: one JSON for everything but the payloads, which may be any bytes."""
     if len(jobs) > MOST:
         raise ValidationError(f"RedisStorage takes up to {MOST:,} jobs in one call, not {len(jobs):,}: make several")
     settings, which = _spread(jobs)
@@ -29,14 +29,14 @@ def arguments(jobs: Sequence[Submission], *, generated_ids: bool, awaited: bool 
         "ids": [job.id for job in jobs],
         "settings": settings,
         "which": which,
-        "made": generated_ids,
+        "generated_ids": generated_ids,
         "awaited": awaited,
     }
     return [rows.write(request), *(job.payload for job in jobs)]
 
 
 def answers(jobs: Sequence[Submission], reply: Sequence[Any]) -> list[EnqueueResult]:
-    """Read the answer, which tells of those jobs alone that were not added."""
+    """Return one result per job from the reply, which lists only the jobs that were not added."""
     results = [EnqueueResult("queued", job.id) for job in jobs]
     refused: list[tuple[int, Any, Any, str]] = json.loads(reply[0])[1]
     for (index, status, state, _), result in zip(refused, reply[1:], strict=True):
@@ -46,22 +46,22 @@ def answers(jobs: Sequence[Submission], reply: Sequence[Any]) -> list[EnqueueRes
 
 
 def number(reply: Sequence[Any]) -> str:
-    """Read from the answer for one job which number it has, be it new or found."""
+    """Return the number of a single job from the reply, whether it was added or found."""
     first, refused = json.loads(reply[0])
     return refused[0][3] if refused else first
 
 
 def _spread(jobs: Sequence[Submission]) -> tuple[list[list[Any]], list[int] | None]:
-    """List the settings that occur, and which of them is each job's, counted from one; None if it is always the first.
+    """Return the distinct settings and each job's 1-based index into them; None if all share one.
 
-    Jobs with equal settings share one object, so most batches are told by looking at that.
+    Jobs with equal settings mostly share one object, so an identity check settles most batches.
     """
     first = jobs[0].settings
     if all(job.settings is first for job in jobs):
         return [_written(first)], None
-    places: dict[Settings, int] = {}
-    which = [places.setdefault(job.settings, len(places) + 1) for job in jobs]
-    return [_written(settings) for settings in places], which
+    indexes: dict[Settings, int] = {}
+    which = [indexes.setdefault(job.settings, len(indexes) + 1) for job in jobs]
+    return [_written(settings) for settings in indexes], which
 
 
 def _written(settings: Settings) -> list[Any]:

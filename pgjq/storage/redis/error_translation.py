@@ -1,4 +1,4 @@
-"""What redis-py raises, in pgjq's words. Nothing of the driver leaves the adapter but as a `__cause__`."""
+"""Translate redis-py's errors into pgjq's; they leave the adapter only as a `__cause__`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pgjq.errors import PgjqError, StorageError, StorageUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# Answers of a server that is not, or not yet, or no longer the one to ask. Redis 6.2 says so in the text of a script's
-# error; newer servers answer with the word itself, which the driver may turn into a kind of error and take away.
-_PASSING_KINDS = (exceptions.ReadOnlyError, exceptions.ClusterDownError, exceptions.TryAgainError)
-_PASSING = (
+# Temporary errors of a server that cannot, not yet, or no longer serve writes. Redis 6.2 puts the code into the text
+# of a script's error; newer servers reply with the code itself, which the driver may turn into an error class and drop.
+_TEMPORARY_ERRORS = (exceptions.ReadOnlyError, exceptions.ClusterDownError, exceptions.TryAgainError)
+_TEMPORARY = (
     "LOADING",
     "READONLY",
     "MASTERDOWN",
@@ -31,7 +31,7 @@ DRIVERS_ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSErr
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Turn the driver's errors into pgjq's."""
+    """Raise the driver's errors as pgjq's errors."""
     try:
         yield
     except DRIVERS_ERRORS as error:
@@ -39,7 +39,7 @@ def translated() -> Generator[None]:
 
 
 def translate(error: Exception) -> PgjqError:
-    """Find pgjq's word for an error of the driver's."""
+    """Return the pgjq error for an error of the driver."""
     text = str(error).strip() or "no answer in time"
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
         return StorageError(f"Redis does not let us in, or not do this: {text}")
@@ -55,7 +55,7 @@ def translate(error: Exception) -> PgjqError:
 
 
 def has_moved(error: BaseException | None) -> bool:
-    """Tell whether the server behind a connection is not, at present, the one that takes orders."""
-    return isinstance(error, _PASSING_KINDS) or (
-        isinstance(error, exceptions.ResponseError) and any(word in str(error) for word in _PASSING)
+    """Return whether the error says that the connected server cannot serve writes at present."""
+    return isinstance(error, _TEMPORARY_ERRORS) or (
+        isinstance(error, exceptions.ResponseError) and any(code in str(error) for code in _TEMPORARY)
     )

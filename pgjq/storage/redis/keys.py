@@ -1,9 +1,9 @@
-"""The names of everything that a storage keeps in Redis.
+"""Names of the keys and channels that a storage uses in Redis.
 
-All of it begins with `{prefix:queue}`, a hash tag: a cluster keeps the keys of one queue together. In the names of
-queues `%`, `{`, `}` and `:` are written as `%25` and so on, in prefixes the first three are; so what is before the last
-colon is the prefix, what is after it is the queue, and no two can be mistaken for each other. A queue's name is never
-empty; what belongs to the whole prefix uses that place.
+* Every name begins with `{prefix:queue}`, a hash tag: a cluster keeps the keys of one queue together.
+* In queue names `%`, `{`, `}` and `:` are percent-encoded, in prefixes the first three: the part before the last colon
+  is the prefix, the part after it the queue, and no two pairs have the same name.
+* A queue's name is never empty; names of the whole prefix have an empty queue.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from pgjq.errors import ValidationError
 
-# In the order of the scripts' KEYS. One holds numbers and flags, then by a job's number (`seq`) its record and payload,
-# then who has which id, every job by its number, and so on: `lua/prelude.lua` uses them all.
+# In the order of the scripts' KEYS: counts and flags, the records and payloads by job number (`seq`), the job of each
+# id, the jobs by number, and so on; see `lua/prelude.lua`.
 OF_A_QUEUE: Final = (
     "meta",
     "jobs",
@@ -37,7 +37,7 @@ _CACHED: Final = 1024
 
 
 class Keys:
-    """The names below one prefix."""
+    """The key names of one prefix."""
 
     def __init__(self, prefix: str) -> None:
         if not isinstance(prefix, str) or not prefix:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -53,7 +53,7 @@ class Keys:
         self.of_queue = functools.lru_cache(_CACHED)(self._of_queue)
 
     def office(self, role: str) -> str:
-        """Name the lock of a role."""
+        """Return the key of a role's leader lock."""
         return self._office + role
 
     def _of_queue(self, queue: str) -> tuple[bytes, ...]:

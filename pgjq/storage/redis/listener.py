@@ -1,18 +1,18 @@
-"""One listening connection for each channel that somebody in this process wants to hear.
+"""Listeners: one listening connection for each channel that this process subscribes to.
 
-There are three channels: `wake` says which queue may have work for those who sleep, `answers` which of the jobs that
-somebody waits for have ended, `events` tells of every job's life. Here a thread listens, for those who block and for
-clients that are not ours; `loop_listen.py` has the listener of an event loop, by the same rules.
+There are three channels: `wake` names queues that may have work for sleeping workers, `answers` the awaited jobs that
+have ended, `events` carries the events of all jobs. Here a thread listens, for sync callers and for clients of the
+caller; `async_listener.py` has the listener of an event loop, with the same rules.
 
 Rules of the protocol
-* `want` returns when the server has confirmed the subscription: what is published from then on is heard. The wake
-  channel stays subscribed for good, because `lua/peek.lua` notes who sleeps. The others are left when nobody has wanted
-  them for a while, because writers of events look whether anybody listens; not at once, because whoever waits for one
-  answer after the other would connect for each.
-* A thread waits on the socket and hands messages to the audience. After a silence it asks the server for a sign of
-  life, because a connection that is only listened to can be dead for hours.
-* After a loss it connects and subscribes again, and has everyone look for themselves: what was published in between was
-  not heard.
+* `want` returns when the server has confirmed the subscription: every later message is received. The wake channel
+  stays subscribed for good, because `lua/peek.lua` records sleepers. The others are left when they have had no
+  subscriber for a while, because scripts publish events only to channels with subscribers; not at once, because a
+  caller that waits for one result after the other would reconnect for each.
+* A thread waits on the socket and passes messages to the subscribers. After a silence it pings the server, because a
+  connection that only listens can be dead for hours without notice.
+* After a loss it reconnects, subscribes again, and has every subscriber read the storage: messages published in
+  between were lost.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ RECONNECT_SECONDS: Final = 0.5
 
 
 class Listener(Protocol):
-    """Hears a channel, in one mode."""
+    """The listener of one channel, in one mode."""
 
     async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Have messages put into a mailbox from now on; without a connection, wait for one."""
+        """Put messages about a subject into a mailbox from now on; connect first if necessary."""
         ...
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Stop putting messages into a mailbox; the last one to leave ends the listening, some time later."""
+        """Put no more messages into a mailbox; some time after the last one left, listening ends."""
         ...
 
     def resync(self) -> None:
-        """Have everyone look for themselves, from any thread."""
+        """Have every subscriber read the storage, from any thread."""
         ...
 
     async def close_here(self) -> None:
-        """Close what there is on this event loop."""
+        """Close the connections of the running event loop."""
         ...
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class ThreadListener:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.RLock()  # for what is in memory, and never held while the server is asked
+        self._lock = threading.RLock()  # Guards the fields; never held during a call to the server.
         self._starting = threading.Lock()
         self._closing = threading.Event()
         self._subscribers = Subscribers(self._channel, self._subjects, stays=self._stays)
@@ -90,9 +90,9 @@ class ThreadListener:
         self.want_now(subject, box)
 
     def want_now(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Want, plainly."""
+        """Do what `want` does, without a coroutine."""
         if self._process != os.getpid():
-            self._begin()  # In a forked child the connection and the thread are the parent's.
+            self._begin()  # In a forked child the connection and the thread belong to the parent.
         with self._lock:
             self._check()
             self._subscribers.join(subject, box)
@@ -117,7 +117,7 @@ class ThreadListener:
             raise StorageError(message)
 
     def is_ready(self) -> bool:
-        """Tell whether `want` would return at once."""
+        """Return whether `want` would return at once."""
         return self._thread is not None and self._process == os.getpid()
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
@@ -130,7 +130,7 @@ class ThreadListener:
         self._subscribers.resync()
 
     async def close_here(self) -> None:
-        """Do nothing: the thread is everybody's."""
+        """Do nothing: the thread serves all event loops."""
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
@@ -138,13 +138,13 @@ class ThreadListener:
             thread = self._thread
             self._closing.set()
             if self._pubsub is not None and self._pubsub.connection is not None and self._process == os.getpid():
-                self._pubsub.connection.disconnect()  # Which wakes the thread that reads from it.
+                self._pubsub.connection.disconnect()  # This wakes the thread that reads from it.
         if thread is not None and self._process == os.getpid():
             thread.join(timeout=5)
         self._subscribers.dismiss()
 
     def _start(self) -> None:
-        """Connect in the caller's thread, so that what is wrong is the caller's to see; then listen in our own."""
+        """Connect in the caller's thread, so that the caller gets the error; then start listening."""
         with translated():
             pubsub = call_in_time(self._subscribed, discard=self._drop)
         with self._lock:
@@ -157,7 +157,7 @@ class ThreadListener:
             thread.start()
 
     def _subscribed(self) -> Any:
-        """Connect and subscribe, and wait until the server says so."""
+        """Connect and subscribe, and wait for the server's confirmation."""
         pubsub = self._client.pubsub()
         try:
             pubsub.subscribe(self._channel)
@@ -177,8 +177,8 @@ class ThreadListener:
                 pubsub = pubsub or self._reconnected()
                 self._listen(pubsub, thread)
                 break
-            except Exception as error:  # noqa: BLE001  (a listener that dies leaves sleepers behind)
-                # Cut off by `close`, a connection may raise anything.
+            except Exception as error:  # noqa: BLE001  (if the listener ended, sleepers would not be woken)
+                # A connection that `close` has cut off may raise anything.
                 (thread.note if closing.is_set() or isinstance(error, EXPECTED) else thread.report)(error)
                 self._drop(pubsub)
                 pubsub = None
@@ -193,22 +193,22 @@ class ThreadListener:
         return pubsub
 
     def _listen(self, pubsub: Any, thread: BackgroundThread) -> None:
-        """Hand out messages until the storage is closed, or nobody has wanted any for a while."""
-        asked = False
+        """Pass messages on until the storage is closed, or there has been no subscriber for a while."""
+        pinged = False
         while not (self._closing.is_set() or self._is_over()):
             thread.touch()
             message = pubsub.get_message(timeout=PROBE_SECONDS)
             if message is not None:
-                asked = False
+                pinged = False
                 if message["type"] == "message":
                     self._subscribers.tell(message["data"])
                 elif message["type"] == "subscribe":
-                    self._subscribers.resync()  # Somebody's client connects again by itself, and does not tell.
-            elif asked:
+                    self._subscribers.resync()  # The caller's client reconnects by itself, without an error.
+            elif pinged:
                 raise Lost("the server has fallen silent")
             else:
                 pubsub.ping()
-                asked = True
+                pinged = True
 
     def _is_over(self) -> bool:
         with self._lock:
@@ -224,7 +224,7 @@ class ThreadListener:
 
 
 class AwaitedListener:
-    """A listening thread, for coroutines: where it has to connect first, that is waited for on a thread."""
+    """A `ThreadListener` for coroutines: where it must connect first, a thread waits for that."""
 
     def __init__(self, listener: ThreadListener) -> None:
         self._listener = listener
@@ -239,7 +239,7 @@ class AwaitedListener:
             with translated():
                 await wait_in_time(asyncio.to_thread(listener.want_now, subject, box))
         except BaseException:
-            box.close()  # A thread that is about to note it sees that nobody wants it any more.
+            box.close()  # The thread, if it is about to add the mailbox, sees that it is closed.
             listener.leave(subject, box)
             raise
 
@@ -252,7 +252,7 @@ class AwaitedListener:
         self._listener.resync()
 
     async def close_here(self) -> None:
-        """Do nothing: the thread is everybody's."""
+        """Do nothing: the thread serves all event loops."""
 
     def close(self) -> None:
         """See `Listener`."""

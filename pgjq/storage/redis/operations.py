@@ -1,8 +1,8 @@
 """The operations on Redis, in both modes from one source.
 
-An operation on a queue is one Lua script (`lua/`), with its guarantees in its header, and one round trip; this module
-turns values into arguments and answers into values. What concerns several queues is done queue by queue, because in a
-cluster each of them may be on another server.
+An operation on a queue is one Lua script (`lua/`), which states its guarantees in its header, and one round trip; this
+module converts arguments and replies. An operation on several queues goes queue by queue, because in a cluster each
+queue may be on another server.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ R = TypeVar("R")
 
 LOOKS: Final = 1000
 LONGEST_MS: Final = 10**14
-# What servers accept by default (proto-max-bulk-len); they close the connection of a client that sends more.
+# The servers' default limit (proto-max-bulk-len); they close the connection of a client that sends more.
 LARGEST_BLOB: Final = 512 << 20
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
 
 
 class RedisOperations:
-    """The operations, in the mode of the wire."""
+    """The operations, in the mode of the transport."""
 
-    def __init__(self, mode: Mode, wire: Transport, channels: Channels, shared: Shared) -> None:
+    def __init__(self, mode: Mode, transport: Transport, channels: Channels, shared: Shared) -> None:
         self._mode: Mode = mode
-        self._wire = wire
+        self._transport = transport
         self._channels = channels
         self._shared = shared
         self._keys = shared.keys
@@ -88,7 +88,7 @@ class RedisOperations:
             try:
                 taken += rows.claimed(queue, *await self._run("claim", queue, rows.write(request)))
             except StorageError as error:
-                # A claim that can be found is lost as a whole; else what was taken so far is the answer.
+                # With a claim_id the worker finds the whole claim later; without, it gets the jobs taken so far.
                 if not taken or (claim_id is not None and isinstance(error, StorageUnavailableError)):
                     raise
                 break  # The next claim will meet the error again.
@@ -135,7 +135,7 @@ class RedisOperations:
     def job_transaction(
         self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
     ) -> AbstractAsyncContextManager[JobTransaction]:
-        """Refuse: a handler's own writes go elsewhere, and cannot be committed together with a job here."""
+        """Raise UnsupportedError: the handler's writes and the job cannot be committed together."""
         del session_factory
         raise UnsupportedError(
             f"RedisStorage has no transactions; complete job {claimed.lease.id!r} by returning its result"
@@ -146,7 +146,7 @@ class RedisOperations:
         return bool(await self._run("save_checkpoint", lease.queue, rows.write(_fence(lease)), checkpoint))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`. A look at all queues comes first, so that the most overdue are taken, whosever they are."""
+        """See `Operations`. Reads the deadlines of all queues first, to reap the most overdue jobs."""
         request: dict[str, Any] = {"limit": limit, "patience": rows.micros(stale_age)}
         late: list[tuple[int, int, str]] = []
         for queue in await self._queues():
@@ -196,8 +196,8 @@ class RedisOperations:
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`.
 
-        Numbers are moments, and two queues on two servers may use the same one: a page ends before such a pair or
-        after it, so that whoever goes on from there misses nothing.
+        Numbers are times, and two queues on two servers may use the same one: a page does not end between two equal
+        numbers, so that the next page misses no job.
         """
         queues = await self._queues() if wanted.queue is None else [wanted.queue]
         found = [pair for queue in queues for pair in await self._find(queue, wanted)]
@@ -227,7 +227,7 @@ class RedisOperations:
         return found
 
     async def queue_names(self) -> list[str]:
-        """See `Operations`. A queue whose last job was pruned is gone until it gets another, or a worker serves it."""
+        """See `Operations`. Leaves out a queue whose jobs were all pruned and that no worker serves."""
         return await self._queues()
 
     async def stats(self, queue: str) -> QueueStats:
@@ -237,11 +237,11 @@ class RedisOperations:
     async def worker_seen(self, registration: Registration) -> None:
         """See `Operations`."""
         args = (self._shared.clock(), rows.write_registration(registration), *registration.queues)
-        await self._wire.execute(script("worker_seen"), self._keys.workers, args)
+        await self._transport.execute(script("worker_seen"), self._keys.workers, args)
 
     async def worker_stopped(self, registration: Registration) -> None:
         """See `Operations`."""
-        await self._wire.command("HDEL", self._keys.workers[0], rows.write_registration(registration))
+        await self._transport.command("HDEL", self._keys.workers[0], rows.write_registration(registration))
 
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
@@ -252,18 +252,18 @@ class RedisOperations:
         return list_workers(records, running, now)
 
     async def _worker_records(self) -> tuple[datetime, list[WorkerRecord]]:
-        now, found = await self._wire.execute(script("workers"), self._keys.workers, (self._shared.clock(),))
+        now, found = await self._transport.execute(script("workers"), self._keys.workers, (self._shared.clock(),))
         return rows.read_time(now), rows.worker_records(found)
 
     async def _prune_workers(self) -> None:
-        """Remove old records. A worker that comes back in this very moment is registered anew at its next heartbeat."""
+        """Remove old records. A worker seen again meanwhile is registered at its next heartbeat."""
         now, records = await self._worker_records()
         for record in records:
             if record.is_old(now):
                 await self.worker_stopped(record.registration)
 
     async def prune(self, *, limit: int = 1000) -> int:
-        """See `Operations`. A queue that has no jobs left is forgotten."""
+        """See `Operations`. Takes queues without jobs off the list of queues."""
         await self._prune_workers()
         count = 0
         for queue in await self._queues():
@@ -276,26 +276,26 @@ class RedisOperations:
         return count
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
-        """See `Operations`: SET NX PX, and a renewal that looks at the owner first."""
+        """See `Operations`: SET NX PX, and a renewal that checks the owner first."""
         args = (candidate, max(1, min(round(ttl * 1000), LONGEST_MS)))
         elected = self._shared.elected
         leads = False
         try:
-            leads = bool(await self._wire.execute(script("elect"), (self._keys.office(role),), args))
+            leads = bool(await self._transport.execute(script("elect"), (self._keys.office(role),), args))
         finally:
             (elected.add if leads else elected.discard)((role, candidate))
         return leads
 
     async def leads(self, role: str, candidate: str) -> bool:
-        """See `Operations`. An office hangs on nothing but time, which is the candidate's to watch."""
+        """See `Operations`. A leadership ends only by time, which the candidate watches."""
         return (role, candidate) in self._shared.elected
 
     async def resign(self, role: str, candidate: str) -> None:
-        """See `Operations`. A server that does not answer is not waited for: the office lapses by itself."""
+        """See `Operations`. Does not wait for a server that does not reply: the leadership expires."""
         self._shared.elected.discard((role, candidate))
-        wire = self._shared.hasty if self._mode == "sync" else self._wire
+        transport = self._shared.hasty if self._mode == "sync" else self._transport
         try:
-            await wire.execute(script("resign"), (self._keys.office(role),), (candidate,))
+            await transport.execute(script("resign"), (self._keys.office(role),), (candidate,))
         finally:
             await self._shared.hasty.close()
 
@@ -316,7 +316,7 @@ class RedisOperations:
         )
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:
-        """See `Operations`: listen first, then look, then sleep."""
+        """See `Operations`: listens first, then checks for work, then sleeps."""
         box: Mailbox[Notice] = Mailbox(self._mode)
         subjects = [queue.encode() for queue in queues]
         until = time.monotonic() + timeout
@@ -330,7 +330,7 @@ class RedisOperations:
 
     async def close(self) -> None:
         """See `Operations`."""
-        await self._wire.close()
+        await self._transport.close()
         for listener in self._channels.all:
             await listener.close_here()
 
@@ -353,31 +353,31 @@ class RedisOperations:
             *(shared.clock(), queue, keys.events, keys.wake, keys.answers, shared.unseen),
             *(request, *blobs),
         )
-        return await self._wire.execute(script(name), keys.of_queue(queue), words)
+        return await self._transport.execute(script(name), keys.of_queue(queue), words)
 
     async def _list(self, queue: str) -> None:
-        """Put a queue on the list of queues. The list comes first, and the queue's own note of it second.
+        """Put a queue on the list of queues, and then the flag `listed` into the queue.
 
-        So whoever finds the note finds the queue on the list, and a queue without the note has no jobs.
+        In this order a queue with the flag is on the list, and a queue without the flag has no jobs.
         """
-        await self._wire.command("SADD", self._keys.queues, queue)
+        await self._transport.command("SADD", self._keys.queues, queue)
         await self._run("list_queue", queue)
 
     async def _unlist(self, queue: str) -> None:
-        """Take a queue off the list, unless it gets a job in this very moment; its next job puts it there again.
+        """Take a queue off the list, unless it gets a job meanwhile; its next job lists it again.
 
-        Whoever dies in between leaves a queue that is not on the list, until a worker that serves it is seen.
+        If the process dies in between, the queue is not on the list until a worker that serves it is seen.
         """
-        await self._wire.command("SREM", self._keys.queues, queue)
+        await self._transport.command("SREM", self._keys.queues, queue)
         if not await self._run("unlist_queue", queue):
-            await self._wire.command("SADD", self._keys.queues, queue)
+            await self._transport.command("SADD", self._keys.queues, queue)
 
     async def _queues(self) -> list[str]:
-        return sorted(name.decode() for name in await self._wire.command("SMEMBERS", self._keys.queues))
+        return sorted(name.decode() for name in await self._transport.command("SMEMBERS", self._keys.queues))
 
 
 class _Decoded(Mailbox[Any]):
-    """A mailbox that takes messages and holds the events in them, of one queue or of all."""
+    """A mailbox that decodes messages into events, of one queue or of all."""
 
     def __init__(self, mode: Mode, queue: str | None) -> None:
         super().__init__(mode)
@@ -390,7 +390,7 @@ class _Decoded(Mailbox[Any]):
 
 
 def _by_queue(leases: Iterable[Lease]) -> dict[str, list[int]]:
-    """Sort leases by their queues: which indexes are whose."""
+    """Return the indexes of the leases by queue."""
     indexes: dict[str, list[int]] = defaultdict(list)
     for n, lease in enumerate(leases):
         indexes[lease.queue].append(n)
@@ -415,7 +415,7 @@ def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int |
 
 
 def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
-    """Write a settlement as settle.lua wants it: the fence, how it ends, after what delay, with what error."""
+    """Write a settlement for settle.lua: the fence, the end, the delay, the error."""
     match outcome:
         case Completed():
             return *_fence(lease), "completed", 0
@@ -434,14 +434,14 @@ def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
 
 
 def _settlement_error(settlement: Settlement) -> tuple[Any, ...]:
-    """Write a settlement as find_settled.lua wants it: the fence, and the error, if there is one."""
+    """Write a settlement for find_settled.lua: the fence, and the error or None."""
     outcome = settlement.outcome
     error = rows.write_error(outcome.error) if isinstance(outcome, Failing | Failed) else None
     return *_fence(settlement.lease), error
 
 
 def _result(outcome: Outcome) -> bytes:
-    """Write a result so that it cannot be mistaken for none."""
+    """Write a result with a prefix, which distinguishes an empty result from none."""
     if not isinstance(outcome, Completed) or outcome.result is None:
         return b""
     if len(outcome.result) >= LARGEST_BLOB:

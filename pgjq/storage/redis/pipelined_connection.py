@@ -1,9 +1,10 @@
-"""One connection on an event loop, which all its callers share: answers come in the order of the questions.
+"""One connection of an event loop, shared by its callers; replies come in command order.
 
-redis-py makes the connection, with all that a URL may ask for, and then hands its transport over: what redis-py does
-around a single question and its answer takes longer than the server takes to answer. Nothing is sent twice, and whoever
-stops waiting for an answer only leaves it to be thrown away, also when its deadline (`pgjq.deadline`) is over. A server
-that owes an answer and says nothing for too long is given up, and with it everything that was asked of it.
+* redis-py opens the connection, with every option of a URL, and then passes its transport on: redis-py's work around a
+  single command takes longer than the server's reply.
+* No command is sent twice. The reply to a caller that has stopped waiting, or whose deadline (`pgjq.deadline`) is
+  over, is discarded.
+* If a reply is due and the server has been silent for too long, the connection is closed, and all its commands fail.
 """
 
 from __future__ import annotations
@@ -24,94 +25,94 @@ if TYPE_CHECKING:
     from pgjq.deadline import Deadline
     from pgjq.storage.redis.address import Address
 
-    Heard = Callable[[bytes], None]
+    OnMessage = Callable[[bytes], None]
 
 MESSAGE: Final = b"message"
 REST_SECONDS: Final = 1.0
 
 
-async def open_pipelined_connection(address: Address, heard: Heard | None = None) -> PipelinedConnection:
-    """Connect; `heard` is told of messages on channels that the link will subscribe to."""
+async def open_pipelined_connection(address: Address, on_message: OnMessage | None = None) -> PipelinedConnection:
+    """Connect; `on_message` is called with each message on a subscribed channel."""
     stream = await address.open_stream()
     if stream.transport.is_closing():
-        raise Lost("the connection was lost at once")  # Before there was anybody to hear of it.
-    return PipelinedConnection(stream, address.patience, heard)
+        raise Lost("the connection was lost at once")  # Our protocol would not get `connection_lost`.
+    return PipelinedConnection(stream, address.patience, on_message)
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """A connection that answers many."""
+    """A connection that many callers share."""
 
-    def __init__(self, stream: asyncio.StreamWriter, patience: float | None, heard: Heard | None) -> None:
+    def __init__(self, stream: asyncio.StreamWriter, patience: float | None, on_message: OnMessage | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stream = stream  # Whose end would be the end of the transport.
+        self._stream = stream  # Kept, because its finalizer would close the transport.
         self._patience = inf if patience is None else patience
-        self._heard = heard
-        self._asked: deque[tuple[asyncio.Future[Any], float, Deadline]] = deque()
+        self._on_message = on_message
+        self._pending: deque[tuple[asyncio.Future[Any], float, Deadline]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._replies = RespReader(self._take)
         self._leaving = False
-        self._used_at = self._heard_at = self._loop.time()
+        self._used_at = self._received_at = self._loop.time()
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._transport = cast("asyncio.Transport", stream.transport)
         self._transport.set_protocol(self)
 
     def is_open(self) -> bool:
-        """Tell whether this may be asked."""
+        """Return whether commands may be sent."""
         return not (self._leaving or self._transport.is_closing())
 
     def has_rested(self) -> bool:
-        """Tell whether it has been silent so long that its end may have gone unheard."""
+        """Return whether it has been idle so long that a loss may not have been noticed yet."""
         return self._loop.time() > self._used_at + REST_SECONDS
 
     def ask(self, command: bytes) -> asyncio.Future[Any]:
-        """Send a command; the answer is to be awaited."""
+        """Send a command and return a future of its reply."""
         if self.lost.done():
             raise Lost("the connection was lost")
         answer, self._used_at = self._loop.create_future(), self._loop.time()
-        self._asked.append((answer, self._used_at, current_deadline()))
+        self._pending.append((answer, self._used_at, current_deadline()))
         if self._watch is None:
             self._watch = self._loop.call_later(LOOK_SECONDS, self._look)
         self._transport.write(command)
         return answer
 
     def leave(self) -> None:
-        """Ask nothing more; close when no caller waits for an answer."""
+        """Accept no more commands; close when no caller waits for a reply."""
         self._leaving = True
         if not self._is_awaited():
             self.close()
 
     def close(self) -> None:
-        """Close now. What was asked is not answered any more."""
+        """Close now. Pending commands get no reply."""
         if self._watch is not None:
             self._watch.cancel()
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come."""
-        self._heard_at = self._loop.time()
+        """Read replies and messages."""
+        self._received_at = self._loop.time()
         self._replies.feed(data)
         if self._leaving and not self._is_awaited():
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who is still waiting."""
+        """Fail all pending commands."""
         self._leaving = True
         self.close()
-        for answer, _, _ in self._asked:
+        for answer, _, _ in self._pending:
             if not answer.done():
                 answer.set_exception(Lost(f"the connection was lost: {exc or 'the server closed it'}"))
-        self._asked.clear()
+        self._pending.clear()
         if not self.lost.done():
             self.lost.set_result(None)
 
     def _take(self, reply: Any) -> None:
-        if self._heard is not None and isinstance(reply, list) and reply[0] == MESSAGE:
-            self._heard(cast("list[bytes]", reply)[2])
+        if self._on_message is not None and isinstance(reply, list) and reply[0] == MESSAGE:
+            self._on_message(cast("list[bytes]", reply)[2])
             return
-        if not self._asked:
-            self.close()  # Nobody asked: whatever comes next would go to the wrong one.
+        if not self._pending:
+            self.close()  # A reply without a command: all later replies would go to the wrong callers.
             return
-        answer, _, _ = self._asked.popleft()
+        answer, _, _ = self._pending.popleft()
         if answer.done():
             return
         if isinstance(reply, Exception):
@@ -120,17 +121,17 @@ class PipelinedConnection(asyncio.Protocol):
             answer.set_result(reply)
 
     def _is_awaited(self) -> bool:
-        return any(not answer.done() for answer, _, _ in self._asked)
+        return any(not answer.done() for answer, _, _ in self._pending)
 
     def _look(self) -> None:
-        """Give up answers whose deadline is over, and the server if it owes one and has said nothing for too long."""
+        """Fail commands past their deadline; close if the server owes a reply and stays silent."""
         self._watch = None
-        for answer, _, deadline in self._asked:
+        for answer, _, deadline in self._pending:
             if not (deadline.left or answer.done()):
                 answer.set_exception(TimeoutError(NO_ANSWER))
         if self._leaving and not self._is_awaited():
             self.close()
-        elif self._asked and max(self._asked[0][1], self._heard_at) + self._patience <= self._loop.time():
+        elif self._pending and max(self._pending[0][1], self._received_at) + self._patience <= self._loop.time():
             self.connection_lost(TimeoutError(NO_ANSWER))
-        elif self._asked:
+        elif self._pending:
             self._watch = self._loop.call_later(LOOK_SECONDS, self._look)

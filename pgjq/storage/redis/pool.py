@@ -1,13 +1,12 @@
-"""Connections to a server: a pool for threads, and one for each event loop, which its callers share.
+"""Connections to a server: a pool for threads, one shared connection for each event loop.
 
-They are redis-py's connections without its client around them, which costs two thirds of a call. Nothing is sent twice:
-whether a command whose answer was lost was done is the caller's question. A connection that died while it was idle is
-connected anew before it is used, so a restart of the server is noticed by those alone whose call was under way. A
-thread's whose call was broken off is closed, because an answer may still be on its way.
-
-No call waits past its deadline (`pgjq.deadline`). A thread waits for the first bytes of an answer in short steps. To
-connect, and to send a command that the buffers of a socket may not hold, may block in the driver: with a deadline
-another thread does it.
+* They are redis-py's connections without its client, which costs two thirds of a call.
+* No command is sent twice: after a lost reply the caller finds out whether the command was done.
+* A connection that died while idle is reconnected before it is used, so a restart of the server fails only the calls
+  in progress. A thread's connection whose call was interrupted is closed, because its reply may still arrive.
+* No call waits past its deadline (`pgjq.deadline`). A thread waits for the first bytes of a reply in short steps.
+  Connecting, and sending a command that may exceed the socket's buffer, may block in the driver: with a deadline
+  another thread does it.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 32
 PATIENCE: Final = 30.0
 BUSY: Final = f"all {CONNECTIONS} connections are busy"
-# What an idle connection takes at once, whatever the server does: the least that a socket's buffer begins with.
+# An idle connection accepts so much without blocking, whatever the server does: the smallest initial socket buffer.
 SMALL_BYTES: Final = 16_384
 
 
 class SyncPool(Packed):
-    """Connections for threads. A forked child begins with none."""
+    """Connections for threads. A forked child starts with none."""
 
     def __init__(self, gate: Gate, address: Address, patience: float | None = None) -> None:
         self._gate = gate
@@ -81,7 +80,7 @@ class SyncPool(Packed):
     @contextlib.contextmanager
     def _borrowed(self) -> Generator[Any]:
         if self._process != os.getpid():
-            self._begin()  # The parent's connections must not even be closed here.
+            self._begin()  # A forked child must not even close the parent's connections.
         room = self._room
         if not acquire_in_time(room, PATIENCE):
             raise StorageUnavailableError(BUSY)
@@ -116,7 +115,7 @@ class SyncPool(Packed):
         return connection
 
     def _settle(self, connection: Any, error: BaseException) -> None:
-        """Keep a connection whose server has answered, even with an error; a server that was demoted is left."""
+        """Keep the connection if the server replied, even with an error; drop all after a demotion."""
         if not isinstance(error, ResponseError):
             connection.disconnect()
         elif has_moved(error):
@@ -131,18 +130,18 @@ class SyncPool(Packed):
             self.close_now()
 
     async def close(self) -> None:
-        """Close what is idle; what is busy is closed, or kept, by its user."""
+        """Close the idle connections; a busy one is closed or kept by the call that uses it."""
         self.close_now()
 
     def close_now(self) -> None:
-        """Close, plainly."""
+        """Do what `close` does, without a coroutine."""
         if self._process == os.getpid():
             while self._idle:
                 self._idle.pop().disconnect()
 
 
 def _exchange(connection: Any, command: bytes, deadline: Deadline = UNLIMITED, patience: float = inf) -> Any:
-    """Send a command and return its answer; without a deadline the driver waits as long as it was made to."""
+    """Send a command and return its reply; without a deadline the driver's timeout applies."""
     connection.send_packed_command([command])
     until = time.monotonic() + patience
     while deadline is not UNLIMITED and not connection.can_read(min(LOOK_SECONDS, deadline.left)):
@@ -151,27 +150,27 @@ def _exchange(connection: Any, command: bytes, deadline: Deadline = UNLIMITED, p
     return connection.read_response()
 
 
-class _Place:
+class _LoopConnection:
     """The connection of one event loop."""
 
     def __init__(self) -> None:
         self.connecting = asyncio.Lock()
-        self.link: PipelinedConnection | None = None
-        self.failure: tuple[float, Exception] | None = None  # Of the last try to connect, and when.
+        self.connection: PipelinedConnection | None = None
+        self.failure: tuple[float, Exception] | None = None  # Time and error of the last failed connect.
 
     def leave(self) -> None:
-        if self.link is not None:
-            self.link.leave()
+        if self.connection is not None:
+            self.connection.leave()
 
 
 class AsyncPool(Packed):
-    """Connections for event loops: each has its own."""
+    """Connections for event loops, one for each."""
 
     def __init__(self, gate: Gate, address: Address) -> None:
         self._gate = gate
         self._address = address
         self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Place] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
 
     async def send(self, command: bytes) -> Any:
         """Run a command."""
@@ -183,64 +182,64 @@ class AsyncPool(Packed):
             raise translate(error) from error
 
     async def _ask(self, command: bytes) -> Any:
-        place = self._place()
-        if place.link is not None and place.link.has_rested():
-            # A loop that was kept busy has not heard yet what happened meanwhile: it looks, and then acts.
+        own = self._of_loop()
+        if own.connection is not None and own.connection.has_rested():
+            # A loop that was busy may not have noticed a loss yet: one pass polls the socket, the next handles it.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        link = place.link
-        if link is None or not link.is_open():
-            link = await wait_in_time(self._connected(place))
+        connection = own.connection
+        if connection is None or not connection.is_open():
+            connection = await wait_in_time(self._connected(own))
         try:
-            return await link.ask(command)
+            return await connection.ask(command)
         except ResponseError as error:
             if has_moved(error):
-                link.leave()
+                connection.leave()
             raise
 
-    async def _connected(self, place: _Place) -> PipelinedConnection:
-        """Connect. Whoever waited while somebody tried in vain shares that, and does not try after one another."""
+    async def _connected(self, own: _LoopConnection) -> PipelinedConnection:
+        """Connect. Callers that waited for a failed attempt share its error and do not try again."""
         since = time.monotonic()
-        async with place.connecting:
-            if place.link is None or not place.link.is_open():
-                if place.failure is not None and place.failure[0] >= since:
-                    raise place.failure[1]
+        async with own.connecting:
+            if own.connection is None or not own.connection.is_open():
+                if own.failure is not None and own.failure[0] >= since:
+                    raise own.failure[1]
                 try:
-                    place.link = await open_pipelined_connection(self._address)
+                    own.connection = await open_pipelined_connection(self._address)
                 except DRIVERS_ERRORS as error:
-                    place.failure = time.monotonic(), error
+                    own.failure = time.monotonic(), error
                     raise
                 if self._gate.closed:
-                    place.link.leave()
+                    own.connection.leave()
                     self._gate.enter()
-            return place.link
+            return own.connection
 
-    def _place(self) -> _Place:
+    def _of_loop(self) -> _LoopConnection:
         loop = asyncio.get_running_loop()
-        place = self._by_loop.get(loop)
-        if place is None:
+        own = self._by_loop.get(loop)
+        if own is None:
             with self._lock:
                 self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
-                place = self._by_loop[loop] = _Place()
-        return place
+                own = self._by_loop[loop] = _LoopConnection()
+        return own
 
     async def close(self) -> None:
-        """Close this loop's connection, when what was asked has been answered."""
+        """Close this loop's connection once its pending commands have their replies."""
         with self._lock:
-            place = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if place is not None:
-            place.leave()
+            own = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if own is not None:
+            own.leave()
 
     def close_soon(self) -> None:
         """Have every loop that is still running close its own connection."""
         with self._lock:
-            places, self._by_loop = self._by_loop, {}
-        for loop, place in places.items():
-            with contextlib.suppress(RuntimeError):  # That loop has been closed, and all that it held.
-                loop.call_soon_threadsafe(place.leave)
+            connections, self._by_loop = self._by_loop, {}
+        for loop, own in connections.items():
+            with contextlib.suppress(RuntimeError):  # The loop is closed, and so is its connection.
+                loop.call_soon_threadsafe(own.leave)
 
 
 def _version(info: bytes) -> str:
-    """Find the version in what INFO says; Valkey gives that of the Redis it can stand for."""
+    """Return the version from INFO; Valkey reports the Redis version it is compatible with."""
     lines = (line.partition(b":") for line in info.splitlines())
     return next(value.decode() for name, _, value in lines if name == b"redis_version")

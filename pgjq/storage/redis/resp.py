@@ -1,4 +1,4 @@
-"""Answers of a server, read from bytes as they come in (version 2 of the protocol)."""
+"""Incremental reader of the Redis protocol, version 2."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _NUMBER, _ERROR, _BYTES, _LIST = b":-$*"
 _END: Final = b"\r\n"
-_driver: Final[Any] = BaseParser  # It knows a kind of error for each word that an error may begin with.
+_driver: Final[Any] = BaseParser  # Maps the code at the beginning of an error to an error class.
 
 
 class RespReader:
-    """Reads answers and hands each one on; an error is handed on, not raised."""
+    """Calls `take` with each reply; an error is passed to it, not raised."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         self._take = take
@@ -25,21 +25,21 @@ class RespReader:
         next(self._reading)
 
     def feed(self, data: bytes) -> None:
-        """Read on."""
+        """Read more bytes, and pass on the replies that they complete."""
         self._data += data
         next(self._reading)
         del self._data[: self._at]
         self._at = 0
 
     def _read(self) -> Generator[None]:
-        """Read for ever; suspended where bytes are missing, also in the middle of an answer."""
-        lists: list[tuple[list[Any], int]] = []  # Those that are not complete, each inside the one before.
+        """Read for ever; suspend where bytes are missing, also in the middle of a reply."""
+        lists: list[tuple[list[Any], int]] = []  # Incomplete lists with their lengths, each nested in the one before.
         while True:
-            kind, said = yield from self._line()
-            if kind == _LIST and int(said) > 0:
-                lists.append(([], int(said)))
+            kind, text = yield from self._line()
+            if kind == _LIST and int(text) > 0:
+                lists.append(([], int(text)))
                 continue
-            value = (yield from self._bytes(int(said))) if kind == _BYTES else _plain(kind, said)
+            value = (yield from self._bytes(int(text))) if kind == _BYTES else _plain(kind, text)
             while lists:
                 items, count = lists[-1]
                 items.append(value)
@@ -64,9 +64,9 @@ class RespReader:
         return bytes(self._data[start : start + size])
 
 
-def _plain(kind: int, said: bytes) -> Any:
+def _plain(kind: int, text: bytes) -> Any:
     if kind == _NUMBER:
-        return int(said)
+        return int(text)
     if kind == _ERROR:
-        return _driver.parse_error(said.decode(errors="replace"))
-    return (None if said == b"-1" else []) if kind == _LIST else said
+        return _driver.parse_error(text.decode(errors="replace"))
+    return (None if text == b"-1" else []) if kind == _LIST else text

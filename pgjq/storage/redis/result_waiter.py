@@ -1,9 +1,10 @@
-"""Waiting for one job on Redis.
+"""Wait for one job's result on Redis.
 
-The wish to be told is a mark in the job's record. It goes in with the job, or is put on the one that is found, by the
-script that enqueues; whoever ends a marked job publishes, in the same script, that it has ended, and how, unless that
-is long. The job's number is its name here. A look sets the mark again if it is missing: a failover forgets marks as it
-forgets everything else, and after one, as after any loss of the connection, everybody looks.
+* enqueue.lua sets the mark `AWAITED` in the job's record, whether it adds the job or finds it. The script that ends a
+  marked job also publishes that it has ended, with the outcome unless that is long.
+* The waiter knows the job by its number, which no other job has.
+* Reading the job sets a missing mark again: a failover may lose marks like any other write. After one, as after any
+  loss of the connection, every waiter reads its job.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RedisResultWaiter(MailboxWaiter):
-    """One caller's wait for one job."""
+    """Waits for one job, for one caller."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class RedisResultWaiter(MailboxWaiter):
         self._seq: str | None = None
 
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
-        """Enqueue with the mark, or mark what is there."""
+        """Enqueue a marked job, or mark the job that has the id."""
         reply = await self._enqueue(self._queue, enqueue.arguments([job], generated_ids=generated_id, awaited=True))
         (result,) = enqueue.answers([job], reply)
         self._seq = enqueue.number(reply)
@@ -67,14 +68,17 @@ class RedisResultWaiter(MailboxWaiter):
         found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))
         return None if found is None else rows.answer(json.loads(found[0]), found[1])
 
-    def _told(self, words: Sequence[Any]) -> Answer | None:
-        """Believe what is said of a job that was added here. One that was found may have ended before, and lived on."""
+    def _told(self, notifications: Sequence[Any]) -> Answer | None:
+        """Return the outcome from a notification, if this waiter added the job.
+
+        A job that it found may have ended before and been retried since.
+        """
         if self._seq is None or not self._is_new:
             return None
-        answers = (rows.told(word, self._seq) for word in words if word is not None)
+        answers = (rows.told(message, self._seq) for message in notifications if message is not None)
         return next((answer for answer in answers if answer is not None), None)
 
     @property
     def _hears(self) -> bool:
-        """In a cluster word goes over links between its servers, which can fail without our noticing."""
+        """Whether notifications arrive; in a cluster a link between servers can fail unnoticed."""
         return not self._shared.unseen

@@ -1,4 +1,4 @@
-"""What scripts answer becomes values. Points in time and durations travel as microseconds."""
+"""Convert the scripts' arguments and replies. Times and durations are microseconds."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _OPTIONS: Final = {field.name for field in fields(JobOptions)}
 SECOND: Final = 1_000_000
-# What every message of the events' channel is about; those of the others are about queues, or jobs.
+# The subject of every message of the events' channel; subjects of the other channels are queues or jobs.
 EVERYTHING: Final = b""
 
 
 def read_time(micros: bytes | str | float) -> datetime:
-    """Read a point in time."""
+    """Read a time."""
     return _EPOCH + timedelta(microseconds=int(micros))
 
 
 def to_datetime(micros: str | float | None) -> datetime | None:
-    """Read a point in time, if there is one."""
+    """Read a time; None stays None."""
     return None if micros is None else read_time(micros)
 
 
 def micros_at(at: datetime) -> int:
-    """Write a point in time."""
+    """Write a time."""
     return (at - _EPOCH) // _MICROSECOND
 
 
@@ -44,17 +44,20 @@ def micros(seconds: float) -> int:
 
 
 def some_micros(seconds: float | None) -> int | None:
-    """Write a duration, if there is one."""
+    """Write a duration; None stays None."""
     return None if seconds is None else micros(seconds)
 
 
 def claimed(queue: str, found: bytes, *blobs: bytes) -> list[Claimed]:
-    """Read the jobs of claim.lua. Payloads come first, one for each job; then checkpoints, of those that have one."""
+    """Read the jobs of claim.lua.
+
+    The blobs are the payloads, one for each job, and then the checkpoints of the jobs that have one.
+    """
     return [_claimed(queue, row, blobs[n], blobs) for n, row in enumerate(json.loads(found))]
 
 
 def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
-    """Read one job. A lease's key is what scripts know it by: the job's number, and the claim's moment."""
+    """Read one job. The lease's key is the job's number and the time of the claim, its token."""
     seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at = row
     return Claimed(
         Lease(queue, job_id, number, (seq, token)),
@@ -70,12 +73,12 @@ def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[byt
 
 
 def _job_options(stored: str) -> JobOptions:
-    """Read what a job brings along; what newer code may have written beside it is passed over."""
+    """Read a job's options, without those that only newer code knows."""
     return JobOptions(**{name: value for name, value in json.loads(stored).items() if name in _OPTIONS})
 
 
 def statuses(queue: str, rows: bytes, outcomes: Sequence[bytes | None]) -> list[tuple[int, JobStatus]]:
-    """Read jobs of get.lua and its like, each with its number; results stay bytes."""
+    """Read the jobs of get, find and retry, each with its number; results stay bytes."""
     pairs = zip(json.loads(rows), outcomes, strict=True)
     return [(int(row[0]), _job_status(queue, row, outcome)) for row, outcome in pairs]
 
@@ -107,28 +110,28 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
 
 
 def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
-    """Read what is kept of how a job ended, or last failed: a result, or an error."""
+    """Read a stored outcome: a result, or the error of the last failure."""
     if stored is None:
         return None, None
     return (None, JobError(**json.loads(stored[1:]))) if stored.startswith(b"e") else (stored[1:], None)
 
 
 def answer(facts: Sequence[Any], outcome: bytes | None) -> Answer:
-    """Read how a job stands."""
+    """Read the reply of answer.lua."""
     state, attempts, max_attempts, expired = facts
     return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
 
 
 def answered(notice: bytes) -> list[tuple[str, str]]:
-    """Read from a message of the answers' channel which job has ended: its queue and its id."""
+    """Return the queue and the id of the ended job from a message of the answers' channel."""
     queue, job_id, _, _ = json.loads(notice.partition(b"\n")[0])
     return [(queue, job_id)]
 
 
 def told(notice: bytes, wanted: str) -> Answer | None:
-    """Read from a message of the answers' channel how a job has ended, if it is the one with this number and is short.
+    """Return the outcome in a message of the answers' channel, if it is for this job number.
 
-    What is said is in two lines: what is text, as JSON, and the outcome, which may be any bytes.
+    A message has two lines: JSON, and the outcome, which may be any bytes.
     """
     head, _, outcome = notice.partition(b"\n")
     seq, facts = json.loads(head)[2:]
@@ -136,7 +139,7 @@ def told(notice: bytes, wanted: str) -> Answer | None:
 
 
 def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[int, int, Reaped]]:
-    """Read the jobs of reap.lua, each with its deadline and number; payloads are there of those that failed."""
+    """Read the jobs of reap.lua with their deadlines and numbers; failed ones have payloads."""
     left = iter(payloads)
     return [
         (int(at), int(seq), Reaped(queue, *row, payload=next(left) if row[4] == "failed" else None))
@@ -145,7 +148,7 @@ def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[in
 
 
 def queue_stats(name: str, row: Sequence[Any]) -> QueueStats:
-    """Read the answer of stats.lua."""
+    """Read the reply of stats.lua."""
     queued, deferred, processing, failing, completed, failed, cancelled, age = row
     return QueueStats(
         name=name,
@@ -180,9 +183,9 @@ def _worker_record(field: bytes, value: bytes) -> WorkerRecord:
 
 def events(notice: bytes) -> list[Event]:
     """Read a message of the events' channel."""
-    told = json.loads(notice)
-    at = read_time(told["at"])
-    return [_event(told["queue"], at, *facts) for facts in told["events"]]
+    message = json.loads(notice)
+    at = read_time(message["at"])
+    return [_event(message["queue"], at, *facts) for facts in message["events"]]
 
 
 def _event(queue: str, at: datetime, name: Any, job_id: str, attempts: int, *stall: Any) -> Event:
@@ -196,5 +199,5 @@ def write_error(error: JobError) -> str:
 
 
 def write(request: Any) -> bytes:
-    """Write a request; what is no Unicode, in an error's text, becomes question marks."""
+    """Write a request; lone surrogates, as in an error's text, become question marks."""
     return json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

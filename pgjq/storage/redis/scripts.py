@@ -1,4 +1,4 @@
-"""The Lua scripts, read from `lua/`, one for each operation; a header in each says what it guarantees."""
+"""The Lua scripts in `lua/`, one per operation; each header states the guarantees."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = Path(__file__).parent / "lua"
-# These work on keys of the whole prefix, and not on a queue.
-_ALONE: Final = frozenset({"worker_seen", "workers", "elect", "resign"})
+# These work on keys of the whole prefix, not of a queue.
+_WITHOUT_PRELUDE: Final = frozenset({"worker_seen", "workers", "elect", "resign"})
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, and the name that a server knows it by once it has been sent there."""
+    """A script, and the SHA that a server knows it by once it has received the source."""
 
     source: bytes
     sha: str
@@ -23,8 +23,8 @@ class Script:
 
 @functools.cache
 def script(name: str) -> Script:
-    """Read a script; a queue's begins with what they all share."""
-    source = _read(name) if name in _ALONE else _read("prelude") + _read(name)
+    """Read a script; the scripts of a queue begin with the prelude."""
+    source = _read(name) if name in _WITHOUT_PRELUDE else _read("prelude") + _read(name)
     return Script(source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 

@@ -1,4 +1,4 @@
-"""Redis, or Valkey: jobs in memory that others can reach, as durable as the server is set up to be."""
+"""RedisStorage: jobs in Redis or Valkey, as durable as the server is configured to be."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOODBYE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """What one mode listens to."""
+    """The listeners of one mode."""
 
     wakes: Listener
     answers: Listener
@@ -34,16 +34,16 @@ class Channels:
 
     @property
     def all(self) -> tuple[Listener, ...]:
-        """Every one of them."""
+        """All listeners."""
         return self.wakes, self.answers, self.events
 
 
 @dataclass(slots=True)
 class Shared:
-    """What the operations of both modes have in common.
+    """The state that the operations of both modes share.
 
-    `hasty` is for goodbyes, which wait for nobody long. `frozen` is for tests alone: the time, in microseconds, that
-    the scripts go by instead of the server's own.
+    `hasty` is a transport with a short timeout, for resignations. `frozen` is for tests: the time, in microseconds,
+    that the scripts use instead of the server's clock.
     """
 
     keys: Keys
@@ -53,18 +53,18 @@ class Shared:
     elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def clock(self) -> str:
-        """Tell a script what time it is: nothing, for it knows."""
+        """Return the time argument of a script: "" for the server's clock."""
         return "" if self.frozen is None else str(self.frozen)
 
 
 class RedisStorage:
     """Jobs in Redis 6.2 or newer, or in Valkey. Needs the extra `redis`.
 
-    The server is named by `url` (redis://, rediss:// or unix://; redis-py's options may follow a question mark), by
-    `host` and `port`, or it is that of `client`: a `redis.Redis`, also a Sentinel's, or a `RedisCluster`, whose
-    connections are then used and never closed; async code calls it on threads. Nothing is opened before the first
-    operation. Storages with different prefixes never see each other. `docs/redis.md` says how to set the server up, and
-    what a failover can lose.
+    Name the server by `url` (redis://, rediss:// or unix://; redis-py's options may follow a question mark), by `host`
+    and `port`, or by `client`: a `redis.Redis`, also of a Sentinel, or a `RedisCluster`. The storage never closes the
+    connections of a client; async code calls the client on threads. Nothing is opened before the first operation.
+    Storages with different prefixes share nothing. `docs/redis.md` says how to configure the server, and what a
+    failover can lose.
     """
 
     capabilities = Capabilities(
@@ -112,16 +112,16 @@ class RedisStorage:
         return RedisOperations("sync", self._connections.dedicated(), self._channels["sync"], self.shared)
 
     def move_clock(self, now: int | None) -> None:
-        """Have scripts take another time for now, in microseconds, or the server's again; sleepers look again.
+        """Set the scripts' time, in microseconds, or None for the server's; sleepers check again.
 
-        For tests alone, through `pgjq.testing.RedisClock`.
+        Only for tests, through `pgjq.testing.RedisClock`.
         """
         self.shared.frozen = now
         for channels in self._channels.values():
             channels.wakes.resync()
 
     def close(self) -> None:
-        """Close every connection of ours, end every wait. Closing twice is fine."""
+        """Close every connection that the storage opened, and end every wait. May be called twice."""
         if not self._connections.closed:
             self._connections.close()
             for channels in self._channels.values():
@@ -144,7 +144,7 @@ def _connect(url: str, client: Any) -> Connections:
 
 
 def _url(url: str, host: str | None, port: int | None) -> str:
-    """Have one way to name a server."""
+    """Return the server's URL from `url` or from `host` and `port`."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValidationError(f"url must be a str such as {URL!r}, not {type(url).__name__}")
     if host is None and port is None:

@@ -1,7 +1,7 @@
-"""Who wants to hear of which subject of a channel, and the mailboxes that messages go to.
+"""The subscribers of a channel: which mailboxes get the messages about which subject.
 
-A listener hears a channel and tells its audience. When it may have missed something it puts `RESYNC` into every
-mailbox: everyone then looks for themselves. So they do after a message that nobody can read.
+The channel's listener passes messages on. When it may have missed some, or cannot read one, it puts `RESYNC` into every
+mailbox: every subscriber then reads the storage.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ Subject = bytes | tuple[str, str]
 
 
 class Subscribers:
-    """Those who want to hear; `subjects` reads from a message what it is about. For any thread.
+    """The mailboxes of one channel; `subjects` returns the subjects of a message. Thread-safe.
 
-    An audience that `stays` is listened for as long as there is a storage; another is gone when nobody has wanted to
-    hear anything for a while.
+    With `stays` the channel is needed as long as the storage is open, else until it has had no mailbox for a while.
     """
 
     def __init__(self, channel: str, subjects: Subjects, *, stays: bool) -> None:
@@ -46,13 +45,13 @@ class Subscribers:
         return bool(self._wants)
 
     def join(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Have messages about a subject put into a mailbox from now on, unless its owner has gone."""
+        """Put messages about a subject into a mailbox from now on, unless the mailbox is closed."""
         with self._lock:
             if not box.closed:
                 self._wants.setdefault(subject, []).append(box)
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
-        """Put no more into a mailbox."""
+        """Put no more messages about a subject into a mailbox."""
         with self._lock:
             boxes = self._wants.get(subject, [])
             if box in boxes:
@@ -62,11 +61,11 @@ class Subscribers:
             self._left_at = time.monotonic()
 
     def is_gone(self) -> bool:
-        """Tell whether there is nobody left to listen for."""
+        """Return whether the listener may end."""
         return not (self._stays or self._wants or time.monotonic() < self._left_at + LINGER_SECONDS)
 
     def tell(self, message: bytes) -> None:
-        """Put a message into the mailboxes of those whom it concerns."""
+        """Put a message into the mailboxes of its subjects."""
         try:
             for subject in self._subjects(message):
                 for box in tuple(self._wants.get(subject, ())):
@@ -76,15 +75,15 @@ class Subscribers:
             self.resync()
 
     def resync(self) -> None:
-        """Have everyone look for themselves."""
-        for box in self._everyone():
+        """Have every subscriber read the storage."""
+        for box in self._boxes():
             box.put(RESYNC)
 
     def dismiss(self) -> None:
-        """Tell everyone that nothing more will come."""
-        for box in self._everyone():
+        """Close every mailbox."""
+        for box in self._boxes():
             box.close()
 
-    def _everyone(self) -> list[Mailbox[Notice]]:
+    def _boxes(self) -> list[Mailbox[Notice]]:
         with self._lock:
             return [box for boxes in self._wants.values() for box in boxes]

@@ -1,8 +1,8 @@
-"""How operations reach a server, in either mode, and nothing about queues.
+"""Transports: how the operations of a mode reach a server. They know nothing of queues.
 
-A wire runs a script, or a plain command, and returns the answer. This is the only place where the adapter waits for
-Redis: the blocking wires block and never suspend, the async ones await. A script is called by its SHA; a server that
-does not know it, because it is new or its cache was flushed, gets the source with the same call, once.
+A transport runs a script, or a plain command, and returns the reply. Only here does the adapter wait for Redis: the
+sync transports block and never suspend, the async ones await. A script is called by its SHA; a server that does not
+know it, because it is new or its cache was flushed, gets the same call once more with the source.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Transport(Protocol):
     """How the operations of one mode reach the server."""
 
     async def execute(self, script: Script, keys: tuple[Word, ...], args: Sequence[Word]) -> Any:
-        """Run a script and return its answer."""
+        """Run a script and return its reply."""
         ...
 
     async def command(self, *words: Word) -> Any:
-        """Run a plain command and return its answer."""
+        """Run a plain command and return its reply."""
         ...
 
     async def close(self) -> None:
@@ -46,7 +46,7 @@ class Transport(Protocol):
 
 
 def packed(words: Sequence[Word]) -> bytes:
-    """Write a command as the server reads it."""
+    """Write a command in the server's protocol."""
     return b"*%d\r\n%b" % (len(words), _written(words))
 
 
@@ -60,40 +60,40 @@ def _written(words: Sequence[Word]) -> bytes:
 
 @functools.lru_cache(4096)
 def _opening(script: Script, keys: tuple[Word, ...]) -> bytes:
-    """Write what a call of a script begins with, which is the most of it and the same for all calls on a queue."""
+    """Write the beginning of a script call: most of it, and the same for all calls on a queue."""
     return _written(("EVALSHA", script.sha, len(keys), *keys))
 
 
 class Gate:
-    """Knows whether the storage is open, and whether the server is one that we can work with."""
+    """Checks that the storage is open, and that the server's version is supported."""
 
     def __init__(self) -> None:
         self.closed = False
         self._checked = False
 
     def enter(self) -> bool:
-        """Refuse when closed; say whether the server has been looked at."""
+        """Raise StorageError if closed; return whether the server's version was checked."""
         if self.closed:
             message = "this storage has been closed"
             raise StorageError(message)
         return self._checked
 
     def check(self, version: str) -> None:
-        """Look at the server's version."""
+        """Raise StorageError if the server's version is too old."""
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
             raise StorageError(f"this Redis has version {version}; pgjq needs 6.2 or newer, or Valkey")
         self._checked = True
 
 
 class Scripted:
-    """What all wires share: how a script is called."""
+    """Base of all transports: calls a script by its SHA, else by its source."""
 
     async def command(self, *words: Word) -> Any:
-        """Run a plain command and return its answer."""
+        """Run a plain command and return its reply."""
         raise NotImplementedError
 
     async def execute(self, script: Script, keys: tuple[Word, ...], args: Sequence[Word]) -> Any:
-        """Run a script and return its answer."""
+        """Run a script and return its reply."""
         try:
             return await self._evalsha(script, keys, args)
         except StorageError as error:
@@ -106,14 +106,14 @@ class Scripted:
 
 
 class Packed(Scripted):
-    """A wire of our own, which sends bytes as they are."""
+    """Base of the transports that write the protocol themselves."""
 
     async def send(self, command: bytes) -> Any:
-        """Send a command and return its answer."""
+        """Send a command and return its reply."""
         raise NotImplementedError
 
     async def command(self, *words: Word) -> Any:
-        """Run a plain command and return its answer."""
+        """Run a plain command and return its reply."""
         return await self.send(packed(words))
 
     async def _evalsha(self, script: Script, keys: tuple[Word, ...], args: Sequence[Word]) -> Any:
@@ -122,19 +122,19 @@ class Packed(Scripted):
 
 
 class ClientTransport(Scripted):
-    """Somebody's client, which blocks; its connections are not ours to close."""
+    """The caller's blocking client, whose connections the storage never closes."""
 
     def __init__(self, gate: Gate, client: Any) -> None:
         self.gate = gate
         self._client = client
 
     async def command(self, *words: Word) -> Any:
-        """Run a command; with a deadline the client blocks a thread of its own."""
+        """Run a command; with a deadline the client runs on another thread."""
         with translated():
             return call_in_time(lambda: self.call(*words))
 
     def call(self, *words: Word) -> Any:
-        """Run a command, plainly."""
+        """Run a command, without a deadline and without a coroutine."""
         checked = self.gate.enter()
         with translated():
             if not checked:
@@ -142,23 +142,23 @@ class ClientTransport(Scripted):
             return self._client.execute_command(*words)
 
     def _check(self) -> None:
-        said = self._client.info("server")
-        # A cluster answers for each of its servers.
-        self.gate.check(str(said.get("redis_version") or next(iter(said.values()))["redis_version"]))
+        info = self._client.info("server")
+        # A cluster replies with the information of each of its servers.
+        self.gate.check(str(info.get("redis_version") or next(iter(info.values()))["redis_version"]))
 
     async def close(self) -> None:
         """Close nothing."""
 
 
 class ThreadedTransport(Scripted):
-    """Somebody's client, for event loops: each call is made on a thread.
+    """The caller's blocking client, for event loops: each call runs on a thread.
 
-    The threads are not those of the event loop, whose end would wait for a call that was given up. A forked child
-    begins with none.
+    The threads are not those of the event loop, because closing the loop would wait for an abandoned call. A forked
+    child starts with none.
     """
 
-    def __init__(self, wire: ClientTransport) -> None:
-        self._wire = wire
+    def __init__(self, transport: ClientTransport) -> None:
+        self._transport = transport
         self._begin()
 
     def _begin(self) -> None:
@@ -167,17 +167,17 @@ class ThreadedTransport(Scripted):
 
     async def command(self, *words: Word) -> Any:
         """Run a command."""
-        self._wire.gate.enter()
+        self._transport.gate.enter()
         if self._process != os.getpid():
             self._begin()
         with translated():
             return await wait_in_time(
-                asyncio.get_running_loop().run_in_executor(self._threads, self._wire.call, *words)
+                asyncio.get_running_loop().run_in_executor(self._threads, self._transport.call, *words)
             )
 
     async def close(self) -> None:
         """Close nothing."""
 
     def end_threads(self) -> None:
-        """End the threads, each after the call that it is in."""
+        """End the threads, each after its current call."""
         self._threads.shutdown(wait=False)

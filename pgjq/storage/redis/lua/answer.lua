@@ -1,17 +1,17 @@
--- Answer: how a job stands, by its number, so that an id that is another job by now does not matter; nil if it is gone.
+-- Answer: read a job's state by its number (its id may belong to another job by now); nil if the job is gone.
 --
--- Guarantees that whoever ends a job which lives tells those who wait: a mark that a failover forgot is set again. A full
--- server allows it.
+-- Guarantees that the script that ends a live job notifies the waiters: a mark that a failover lost is set again.
+-- A full server allows it.
 local seq = request.seq
 local job = read(seq)
 if not job then
     return false
 end
-local lives = LIVE[job[STATE]]
-if lives and not job[AWAITED] then
-    insist()
+local is_live = LIVE[job[STATE]]
+if is_live and not job[AWAITED] then
+    allow_when_full()
     job[AWAITED], changed[seq] = true, true
     done()
 end
-local facts = {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], not lives and not is_fresh(job)}
+local facts = {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], not is_live and not is_fresh(job)}
 return {cjson.encode(facts), outcome_of(seq, job)}

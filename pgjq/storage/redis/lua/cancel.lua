@@ -1,8 +1,8 @@
--- Cancel: withdraw jobs that are not running; with `active`, ask running ones to end. Answers how many were withdrawn,
--- then for each id what was found.
+-- Cancel: cancel jobs that are not running; with `active`, request cancellation of running ones. Returns how many were
+-- cancelled, then the state found for each id.
 --
--- A claim is before this script or after it, so that a job is either cancelled or claimed. A full server allows it.
-insist()
+-- A claim runs before this script or after it, so a job is either cancelled or claimed. A full server allows it.
+allow_when_full()
 local reply = {0}
 for n, id in ipairs(request.ids) do
     local seq = redis.call('HGET', IDS, id)
@@ -10,7 +10,7 @@ for n, id in ipairs(request.ids) do
     local found = job and job[STATE] or 'not_found'
     if found == 'queued' or found == 'failing' then
         finish(seq, job, 'cancelled')
-        tell('cancelled', job)
+        publish_event('cancelled', job)
         reply[1], found = reply[1] + 1, 'cancelled'
     elseif found == 'processing' and request.active and not job[CANCEL] then
         job[CANCEL], changed[seq] = true, true

@@ -1,10 +1,10 @@
--- Claim: take up to `limit` due jobs, by priority and then by number; no two callers get the same one.
+-- Claim: take up to `limit` due jobs, by priority and then by number; no two callers get the same job.
 --
 -- Guarantees
---   * Each claim raises the job's lease, counts an attempt, and records what the reaper will go by.
---   * A job whose time has come is found, however it was delayed; at most a thousand of them are promoted by one call.
---   * A full server does not refuse it: work that is there can be done.
-insist()
+--   * Each claim raises the job's lease, counts an attempt, and records the deadlines and limits that the reaper reads.
+--   * Delayed jobs that are due are promoted first, at most a thousand per call.
+--   * A full server does not refuse it: stored jobs can be run.
+allow_when_full()
 local due = redis.call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1000)
 local ranks = {}
 load(due)
@@ -19,9 +19,9 @@ local function earlier(one, other)
 end
 
 local seqs = {}
-for n, word in ipairs(redis.call('ZPOPMIN', READY, request.limit)) do
+for n, value in ipairs(redis.call('ZPOPMIN', READY, request.limit)) do
     if n % 2 == 1 then
-        seqs[#seqs + 1] = word
+        seqs[#seqs + 1] = value
     end
 end
 load(seqs)
@@ -40,7 +40,7 @@ for _, seq in ipairs(seqs) do
     job[MAX_STALLED], job[REQUEUE], job[CLAIM] = some(request.max_stalled), request.requeue, some(request.claim_id)
     add(PROCESSING, earlier(lease_for and NOW + lease_for, job[EXPIRE_AT]) or 'inf', seq)
     changed[seq] = true
-    tell('processing', job)
+    publish_event('processing', job)
 end
 done()
 return claimed(seqs)

@@ -1,5 +1,5 @@
--- Delete: forget jobs that are not running, and their ids. Answers how many. A full server allows it.
-insist()
+-- Delete: delete jobs that are not running, and free their ids. Returns how many. A full server allows it.
+allow_when_full()
 local count = 0
 for _, id in ipairs(request) do
     local seq = redis.call('HGET', IDS, id)

@@ -1,7 +1,7 @@
--- Elect: take an office that is free, or prove to hold it and hold it longer; nobody else's is touched. Stands alone.
+-- Elect: take a leadership that is free, or renew the candidate's own; another leader's is not touched. No prelude.
 --
--- A full server does not refuse it, because whoever takes stalled jobs back and prunes is elected: the first write is one
--- that does nothing and that it allows.
+-- A full server must not refuse it, because the reaper that recovers stalled jobs and prunes is elected: so the first
+-- write is a no-op that a full server allows.
 local owner = redis.call('GET', KEYS[1])
 if owner == ARGV[1] then
     return redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -1,26 +1,26 @@
--- Enqueue: add jobs whose ids are free, in their order, all of them or none; answer for those that were not added.
+-- Enqueue: add the jobs whose ids are free, in order, all of them or none; report the jobs that were not added.
 --
 -- Guarantees
---   * An id is taken while its job lives, and then until its result expires; of any number of callers one adds it.
---   * A number orders the jobs of a queue. It is the server's time in microseconds, or one more than the last, so that
---     no failover, whatever it forgets, gives a number to a second job.
---   * With `awaited` a job is marked, be it new or found: whoever ends it tells those who wait. The mark and the end cannot
---     miss each other.
+--   * An id is taken while its job is live, and then until its result expires; of concurrent callers only one adds it.
+--   * A number orders the jobs of a queue. It is the server's time in microseconds, or one more than the last number,
+--     so that a number is never used twice, whatever a failover loses.
+--   * `awaited` marks the job, new or found: the script that ends it notifies the waiters. Scripts do not interleave,
+--     so no end is missed.
 --   * The first write is one that a full server refuses.
--- The answer begins with the first job's number, if it was added, and says of each one that was not which job has its id.
--- Answers nil for a queue that is not on the list of queues yet: nobody would look after its jobs.
+-- Returns the first job's number, if it was added, and for each job that was not added the job that has its id.
+-- Returns nil for a queue that is not on the list of queues yet: no reaper would look after its jobs.
 local listed, last = unpack(redis.call('HMGET', META, 'listed', 'seq'))
 if not listed then
     return false
 end
-local ids, settings, which, made = request.ids, request.settings, some(request.which), request.made
+local ids, settings, which, generated_ids = request.ids, request.settings, some(request.which), request.generated_ids
 local awaited = request.awaited
 local first = math.max((tonumber(last) or 0) + 1, REAL)
 redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
 local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local refused, results, mine = {}, {}, {}
-local owners = made and {} or send('HMGET', IDS, ids)
+local owners = generated_ids and {} or send('HMGET', IDS, ids)
 
 local function number(position)
     return string.format('%016.0f', first + position - 1)
@@ -72,7 +72,7 @@ for position, id in ipairs(ids) do
         add(PAYLOADS, seq, ARGV[BLOBS + position])
         add(ORDER, 0, seq)
         place(seq, job, some(own[RUN_AT_]) or NOW + own[DELAY_])
-        tell('queued', job)
+        publish_event('queued', job)
     end
 end
 sweep(#ids + 10)

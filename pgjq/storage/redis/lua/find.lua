@@ -1,7 +1,7 @@
--- Find: jobs after a number, in the order of their enqueueing, by state, key and age.
+-- Find: list jobs after a number, in enqueue order, by state, key and age.
 --
--- Looks at no more than `looks` jobs, so that it keeps nobody waiting; the answer begins with the number to go on from,
--- or nil when that was all. Running jobs, of which there are few, are found through their deadlines.
+-- Reads at most `looks` jobs, because other clients wait while a script runs; returns first the number to continue
+-- from, or nil at the end. Running jobs, of which there are few, are found through their deadlines.
 local function candidates()
     if request.state ~= 'processing' then
         return redis.call('ZRANGEBYLEX', ORDER, '(' .. request.after, '+', 'LIMIT', 0, request.looks)

@@ -1,4 +1,4 @@
--- Find claimed: the jobs that a claim took and still holds, for a worker that did not get the claim's answer.
+-- Find claimed: list the jobs that a claim took and still holds, for a worker that did not get the claim's reply.
 local mine, seqs = {}, redis.call('ZRANGE', PROCESSING, 0, -1)
 load(seqs)
 for _, seq in ipairs(seqs) do

@@ -1,5 +1,5 @@
--- Find settled: tell how runs ended, after a settle whose answer was lost. Answers for each run the state that it left its
--- job in and whether the job has the error given; false where the run goes on, or its job was claimed again or is gone.
+-- Find settled: read how runs ended, after a settle whose reply was lost. Returns for each run the state that it left
+-- its job in and whether the job has the given error; false if the run goes on, or its job is claimed again or gone.
 local answers, seqs = {}, {}
 for n, run in ipairs(request) do
     seqs[n] = run[1]

@@ -1,4 +1,4 @@
--- Get: jobs by their ids; what is unknown is not in the answer, and neither is a result whose time has passed.
+-- Get: read jobs by their ids. Unknown ids are left out of the reply, and so are expired results.
 local rows, reply = {}, {}
 for _, seq in ipairs(send('HMGET', IDS, request)) do
     local job = read(seq)

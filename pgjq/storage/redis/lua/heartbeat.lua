@@ -1,9 +1,9 @@
--- Heartbeat: move the deadline ahead for every lease that is still held; never past the attempt's expiry.
+-- Heartbeat: move the deadline of every lease that is still held forward; never past the attempt's expiry.
 --
 -- Guarantees
---   * Answers for each lease: 0 it is lost, 1 it was renewed, 2 it was renewed and its job is asked to end.
---   * A full server refuses none: a worker that is alive does not lose its jobs to it.
-insist()
+--   * Returns for each lease: 0 it is lost, 1 it was renewed, 2 it was renewed and its job is to be cancelled.
+--   * A full server does not refuse it: a live worker does not lose its jobs.
+allow_when_full()
 local answers, seqs = {}, {}
 for n, lease in ipairs(request) do
     seqs[n] = lease[1]

@@ -1,4 +1,4 @@
--- Late: the deadlines and the numbers of the jobs that reap.lua would take back now, the most overdue first.
+-- Late: list the deadlines and numbers of the jobs that reap.lua would reap now, the most overdue first.
 local deadlines = {}
 for n, seq in ipairs(overdue()) do
     deadlines[n] = {redis.call('ZSCORE', PROCESSING, seq), seq}

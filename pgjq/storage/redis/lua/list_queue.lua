@@ -1,3 +1,3 @@
--- List a queue: note that it is on the list of queues, where it has been put a moment ago.
+-- List queue: record in the queue itself that the caller has just put it on the list of queues.
 redis.call('HSET', META, 'listed', 1)
 return 1

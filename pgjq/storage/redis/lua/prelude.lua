@@ -1,13 +1,13 @@
--- What every script of a queue begins with: its keys, its time, a job's record, and the steps that several verbs share.
+-- Common beginning of every queue script: the keys, the time, the fields of a job's record, and shared functions.
 --
 -- Rules
 --   * KEYS are those of one queue, in the order of keys.py, and share a hash tag.
---   * Everything is in microseconds since the epoch, by this server's clock. A test may name another time: ARGV[1].
---   * A script looks first and writes then. Steps note what is to change, in Lua's memory, and `done` writes it, with one
---     command for each key and not for each job.
+--   * Times are in microseconds since the epoch, by this server's clock. A test may pass another time: ARGV[1].
+--   * A script reads first and then writes. Functions collect the changes in Lua's memory, and `done` writes them, with
+--     one command for each key and not for each job.
 --   * A full server (maxmemory) refuses a script at its first write or not at all, so that nothing is ever half-written.
---     Scripts that add something begin with a write that a full server refuses; scripts that work on jobs which are there
---     already begin with one that it allows, and so can always finish them.
+--     Scripts that add jobs begin with a write that a full server refuses; scripts that work on stored jobs begin with
+--     one that it allows, and so can always finish.
 local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING, CHECKPOINTS, OUTCOMES, EXPIRING,
     PRUNABLE = unpack(KEYS)
 local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
@@ -22,7 +22,7 @@ local time = redis.call('TIME')
 local REAL = time[1] * 1000000 + time[2]
 local NOW = ARGV[1] == '' and REAL or tonumber(ARGV[1])
 
--- A job's record is an array; `false` stands for "none".
+-- A job's record is an array; `false` means "none".
 local ID, STATE, PRIORITY, MAX_ATTEMPTS, RESULT_TTL, SINGLETON, OPTIONS, RETENTION, KEEP, CREATED, RUN_AT, ATTEMPTS,
     LEASE, TOKEN, STALLED, CANCEL, WORKER, STARTED, EXPIRE_AT, FINISHED, LEASE_FOR, MAX_STALLED, REQUEUE, AWAITED,
     STALLED_ON, SUPERSEDED, CLAIM =
@@ -35,7 +35,7 @@ local function some(value)
     return value
 end
 
--- Numbers of more than fourteen digits lose some of them on their way through JSON, unless they are text.
+-- cjson keeps only fourteen digits of a number, so larger numbers are sent as text.
 local function text(number)
     return number and string.format('%.0f', number) or cjson.null
 end
@@ -44,40 +44,40 @@ local function micros(seconds)
     return math.floor(seconds * 1000000 + 0.5)
 end
 
--- What is to change: for each key the words of a command that removes from it, and of one that adds to it afterwards;
--- jobs at hand, and which of them changed; how many more or fewer are in a state.
+-- Collected changes: for each key the arguments of a command that removes from it, and of one that then adds to it;
+-- the jobs read so far, and which of them changed; the difference in the number of jobs per state.
 local removed, added, jobs, changed, counts = {}, {}, {}, {}, {}
-local events, answered, placed = {}, {}, math.huge
+local events, notifications, placed = {}, {}, math.huge
 
-local function words_of(noted, key)
-    local words = noted[key]
-    if not words then
-        words = {}
-        noted[key] = words
+local function args_of(collected, key)
+    local args = collected[key]
+    if not args then
+        args = {}
+        collected[key] = args
     end
-    return words
+    return args
 end
 
 local function remove(key, name)
-    local words = words_of(removed, key)
-    words[#words + 1] = name
+    local args = args_of(removed, key)
+    args[#args + 1] = name
 end
 
 -- A hash's field and its value, or a sorted set's score and its member.
 local function add(key, first, second)
-    local words = words_of(added, key)
-    local last = #words
-    words[last + 1], words[last + 2] = first, second
+    local args = args_of(added, key)
+    local last = #args
+    args[last + 1], args[last + 2] = first, second
 end
 
--- Run a command on many words, in pieces that Lua can pass on.
-local function send(command, key, words)
-    local answers, count = {}, #words
+-- Run a command with many arguments, in chunks, because Lua limits how many `unpack` can pass.
+local function send(command, key, args)
+    local answers, count = {}, #args
     if count > 0 and count <= CHUNK then
-        return redis.call(command, key, unpack(words))
+        return redis.call(command, key, unpack(args))
     end
     for first = 1, count, CHUNK do
-        local answer = redis.call(command, key, unpack(words, first, math.min(first + CHUNK - 1, count)))
+        local answer = redis.call(command, key, unpack(args, first, math.min(first + CHUNK - 1, count)))
         for _, value in ipairs(type(answer) == 'table' and answer or {}) do
             answers[#answers + 1] = value
         end
@@ -85,7 +85,7 @@ local function send(command, key, words)
     return answers
 end
 
--- Read jobs, many at once; `read` then finds them at hand.
+-- Read many jobs with one command; `read` then finds them in memory.
 local function load(seqs)
     for n, packed in ipairs(send('HMGET', JOBS, seqs)) do
         jobs[seqs[n]] = packed and cmsgpack.unpack(packed)
@@ -103,8 +103,8 @@ local function options_of(job)
     return job[OPTIONS] and cjson.decode(job[OPTIONS]) or {}
 end
 
--- The job that a lease still holds. The token is the moment of the claim: a claim that a failover forgot, and the claim
--- that was made instead, have the same number but never the same token.
+-- Return the job if the lease still holds it. The token is the time of the claim: a claim that a failover lost, and the
+-- claim that was made instead, have the same number but never the same token.
 local function held(seq, lease, token)
     local job = read(seq)
     if job and job[STATE] == 'processing' and job[LEASE] == lease and job[TOKEN] == tonumber(token) then
@@ -113,16 +113,16 @@ local function held(seq, lease, token)
     return nil
 end
 
--- Begin with a write that does nothing and that a full server allows: what follows it is not refused.
-local function insist()
+-- Begin with a no-op write that a full server allows: it then does not refuse the writes that follow.
+local function allow_when_full()
     redis.call('HDEL', META, '')
 end
 
--- Events are published together, at the end, and only if somebody listens; in a cluster nobody can know that.
-local heard = UNSEEN == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
+-- Events are published together, at the end, and only if the channel has a subscriber; a cluster's servers cannot know.
+local has_subscribers = UNSEEN == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
 
-local function tell(name, job, count, action, reason)
-    if heard then
+local function publish_event(name, job, count, action, reason)
+    if has_subscribers then
         events[#events + 1] = {name, job[ID], job[ATTEMPTS], count, action, reason}
     end
 end
@@ -131,29 +131,29 @@ local function is_fresh(job)
     return job[FINISHED] and job[FINISHED] + job[RESULT_TTL] > NOW
 end
 
--- Those who wait for a job are told when it has ended, or is gone before that; of other jobs nobody is told. How it has
--- ended is said in the same breath, unless that is long: everybody hears it who waits for anything.
+-- Notify the waiters of a job that it has ended or was deleted; jobs without waiters send nothing. The notification
+-- contains the outcome unless that is long, because every listener that waits for any job receives it.
 local function answer(seq, job, has_ended, outcome)
     if job[AWAITED] then
         local facts = has_ended and is_fresh(job) and #(outcome or '') <= SHORT
             and {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], false}
         local head = cjson.encode({QUEUE, job[ID], seq, facts or false})
-        answered[#answered + 1] = head .. '\n' .. (facts and outcome or '')
+        notifications[#notifications + 1] = head .. '\n' .. (facts and outcome or '')
     end
 end
 
--- Write what was noted, and say what happened: to subscribers, to those who wait for an answer, and to workers that sleep,
--- if there may be work now, or before the time that they sleep until.
+-- Write the collected changes, and notify subscribers, waiters, and sleeping workers if a job is due now or before the
+-- time that they sleep until.
 local function done()
     for seq in pairs(changed) do
         add(JOBS, seq, cmsgpack.pack(jobs[seq]))
     end
     local hashes = {[JOBS] = 1, [PAYLOADS] = 1, [IDS] = 1, [CHECKPOINTS] = 1, [OUTCOMES] = 1}
-    for key, words in pairs(removed) do
-        send(hashes[key] and 'HDEL' or 'ZREM', key, words)
+    for key, args in pairs(removed) do
+        send(hashes[key] and 'HDEL' or 'ZREM', key, args)
     end
-    for key, words in pairs(added) do
-        send(hashes[key] and 'HSET' or 'ZADD', key, words)
+    for key, args in pairs(added) do
+        send(hashes[key] and 'HSET' or 'ZADD', key, args)
     end
     for state, count in pairs(counts) do
         redis.call('HINCRBY', META, state, count)
@@ -162,7 +162,7 @@ local function done()
         local part = {unpack(events, first, math.min(first + 499, #events))}
         redis.call('PUBLISH', EVENTS, cjson.encode({queue = QUEUE, at = text(NOW), events = part}))
     end
-    for _, message in ipairs(answered) do
+    for _, message in ipairs(notifications) do
         redis.call('PUBLISH', ANSWERS, message)
     end
     if placed < math.huge then
@@ -174,8 +174,8 @@ local function done()
     end
 end
 
--- Put a job where claims, or promotion, will find it. If it waits too long there, prune.lua finds it by when it was to
--- run, unless it brought a retention of its own.
+-- Put a job where claims, or promotion, find it. If it waits there too long, prune.lua finds it by its run_at, or by
+-- PRUNABLE if it has a retention of its own.
 local function place(seq, job, run_at)
     job[RUN_AT] = run_at
     jobs[seq], changed[seq], placed = job, true, math.min(placed, run_at)
@@ -190,7 +190,7 @@ local function place(seq, job, run_at)
     end
 end
 
--- Take a job out of wherever its state has put it.
+-- Remove a job from the sets and counts of its state.
 local function leave(seq, job)
     local state = job[STATE]
     if not LIVE[state] then
@@ -208,13 +208,13 @@ local function leave(seq, job)
 end
 
 -- End a run, but not the job.
-local function give_back(seq, job, state, delay)
+local function requeue(seq, job, state, delay)
     leave(seq, job)
     job[STATE], job[WORKER], job[EXPIRE_AT] = state, false, false
     place(seq, job, NOW + delay)
 end
 
--- End a job. What a completed one was told is of no use to anybody any more.
+-- End a job. A completed job needs its payload and checkpoint no more.
 local function finish(seq, job, state, outcome)
     leave(seq, job)
     job[STATE], job[EXPIRE_AT], job[FINISHED] = state, false, NOW
@@ -238,7 +238,7 @@ local function finish(seq, job, state, outcome)
     end
 end
 
--- Forget a job, and its id, unless that is another job's by now.
+-- Delete a job, and free its id, unless that belongs to another job by now.
 local function drop(seq, job)
     if not job[SUPERSEDED] then
         leave(seq, job)
@@ -256,8 +256,8 @@ local function drop(seq, job)
     end
 end
 
--- Leave the id of a job that has ended to another one. Whoever waits for the old one may still ask, for as long as a
--- result lasts, how that ended; nobody else finds it.
+-- Free the id of an ended job for a new one. Until its result expires, waiters of the old job can still read it by its
+-- number; no other caller finds it.
 local function supersede(seq, job)
     if not job[AWAITED] then
         drop(seq, job)
@@ -271,7 +271,7 @@ local function supersede(seq, job)
     add(PRUNABLE, NOW + job[RESULT_TTL], seq)
 end
 
--- Give the memory of expired results and errors back, a few at a time. Nobody could read them any more, anyway.
+-- Delete expired results and errors, a few at a time. No caller can read them any more.
 local function sweep(count)
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, count)) do
         remove(OUTCOMES, seq)
@@ -287,7 +287,7 @@ local function outcome_of(seq, job)
     return false
 end
 
--- A job as rows.py reads it; its outcome, which may be any bytes, travels beside it.
+-- A job as rows.py reads it, without its outcome, which may be any bytes and is a reply element of its own.
 local function row_of(seq, job)
     local locked_until
     if job[STATE] == 'processing' then
@@ -302,7 +302,7 @@ local function row_of(seq, job)
     }
 end
 
--- Jobs that are claimed, as rows.py reads them: their rows, then a payload for each, then the checkpoints that there are.
+-- Claimed jobs as rows.py reads them: their rows, then a payload for each, then the checkpoints that exist.
 local function claimed(seqs)
     local rows, reply = {}, send('HMGET', PAYLOADS, seqs)
     local checkpoints = redis.call('HLEN', CHECKPOINTS) > 0 and send('HMGET', CHECKPOINTS, seqs) or {}
@@ -321,8 +321,8 @@ local function claimed(seqs)
     return reply
 end
 
--- The jobs to take back, up to `limit`, the most overdue first. An attempt that has expired is among them however alive
--- its worker is; `patience` is for lapsed leases only.
+-- The jobs to reap, up to `limit`, the most overdue first. They include expired attempts of live workers; `patience`
+-- applies to expired leases only.
 local function overdue()
     local limit, border = request.limit, NOW - request.patience
     local seqs = redis.call('ZRANGEBYSCORE', PROCESSING, '-inf', border, 'LIMIT', 0, limit)

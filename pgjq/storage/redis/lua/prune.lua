@@ -1,7 +1,6 @@
--- Prune: forget up to `limit` jobs whose time has passed, ended ones and those that waited longer than their retention;
--- never one that runs, nor one whose result can be read. Answers how many, and how many jobs are left. A full server
--- allows it.
-insist()
+-- Prune: delete up to `limit` jobs that ended or waited longer ago than their retention; never a running job, nor one
+-- whose result can be read. Returns how many, and how many jobs are left. A full server allows it.
+allow_when_full()
 sweep(request.limit)
 local count = 0
 

@@ -1,14 +1,14 @@
--- Reap: take back up to `limit` jobs whose deadline has passed, the most overdue first. The payloads of those that have
--- failed follow the answer.
+-- Reap: recover, fail or cancel up to `limit` jobs whose deadline has passed, the most overdue first. The payloads of
+-- the failed ones follow the rows.
 --
 -- Guarantees
 --   * Safe for any number of callers: a script is alone on the server while it runs.
---   * Found through the jobs' own deadlines, never through a list of workers.
---   * The decision is that of pgjq.lease.judge: a wish to cancel first, then the stall is counted, and over max_stalled,
---     or without attempts left, the job has failed; else it runs again after its retry delay (pgjq.retry.retry_delay).
---   * Which workers a job stalled on is written down, the last twenty, and why it stalled last.
+--   * Stalled jobs are found through their own deadlines, never through a list of workers.
+--   * Decides as pgjq.lease.judge: a requested cancellation wins; else the stall is counted, and over max_stalled, or
+--     without attempts left, the job fails; else it runs again after its retry delay (pgjq.retry.retry_delay).
+--   * Records the last twenty workers that the job stalled on, and why it stalled last.
 --   * A full server does not refuse it.
-insist()
+allow_when_full()
 math.randomseed(request.seed)
 
 local function retry_delay(job)
@@ -33,8 +33,8 @@ local function judge(job)
     return 'recovered'
 end
 
--- The words are those of pgjq.lease.explain.
-local function note_stall(job, expired)
+-- The messages are those of pgjq.lease.explain.
+local function record_stall(job, expired)
     local on = job[STALLED_ON] or {}
     on[#on + 1] = job[WORKER]
     if #on > 20 then
@@ -48,22 +48,22 @@ end
 
 local failed = {}
 
-local function take_back(seq, job)
+local function reap(seq, job)
     local action = judge(job)
     local expired = job[EXPIRE_AT] and job[EXPIRE_AT] <= NOW
     local reason, worker = expired and 'expired' or 'lease', job[WORKER]
-    local error = action ~= 'cancelled' and note_stall(job, expired)
-    tell('stalled', job, job[STALLED], action, reason)
+    local error = action ~= 'cancelled' and record_stall(job, expired)
+    publish_event('stalled', job, job[STALLED], action, reason)
     if action == 'recovered' then
         add(OUTCOMES, seq, error)
-        give_back(seq, job, 'failing', retry_delay(job))
+        requeue(seq, job, 'failing', retry_delay(job))
     else
         finish(seq, job, action, error)
     end
     if action == 'failed' then
         failed[#failed + 1] = seq
     end
-    tell(job[STATE], job)
+    publish_event(job[STATE], job)
     return {
         redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action, reason,
         worker
@@ -72,7 +72,7 @@ end
 
 local rows = {}
 for _, seq in ipairs(overdue()) do
-    rows[#rows + 1] = take_back(seq, jobs[seq])
+    rows[#rows + 1] = reap(seq, jobs[seq])
 end
 done()
 local reply = send('HMGET', PAYLOADS, failed)

@@ -1,7 +1,7 @@
--- Retry: put failed or cancelled jobs back in their places, with all their attempts. Answers how many, and with `show`
--- the jobs as they are then; ids that are unknown are not among them. A job's lease number goes on from where it was, so
--- that no old lease holds it. A full server allows it.
-insist()
+-- Retry: queue failed or cancelled jobs again, with all their attempts. Returns how many, and with `show` the jobs as
+-- they are then, without unknown ids. A job keeps its lease number, and the next claim raises it, so that no old lease
+-- holds the job. A full server allows it.
+allow_when_full()
 local count, rows, reply = 0, {}, {}
 for _, id in ipairs(request.ids) do
     local seq = redis.call('HGET', IDS, id)
@@ -14,7 +14,7 @@ for _, id in ipairs(request.ids) do
         job[STATE], job[ATTEMPTS], job[STALLED], job[FINISHED] = 'queued', 0, 0, false
         job[CANCEL], job[STARTED], job[WORKER], job[STALLED_ON] = false, false, false, false
         place(seq, job, NOW)
-        tell('queued', job)
+        publish_event('queued', job)
         count = count + 1
     end
     if job and request.show then

@@ -1,4 +1,4 @@
--- Running: how many jobs of this queue are in which worker's hands, for people.
+-- Running: count each worker's in-flight runs of this queue, for display.
 local counts, names = {}, {}
 local seqs = redis.call('ZRANGE', PROCESSING, 0, -1)
 load(seqs)

@@ -1,10 +1,10 @@
--- Settle: end runs, each only if its lease is still the job's. Answers the state that each led to, false where it is not.
+-- Settle: end runs, each only if its lease still holds the job. Returns each job's new state, false for a lost lease.
 --
 -- Guarantees
---   * A wish to cancel comes first: such a run ends as cancelled, whatever it came to.
---   * A run that is given back without counting (released, snoozed) leaves the job in the state it was claimed from.
+--   * A requested cancellation wins: the run ends as cancelled, whatever its outcome.
+--   * A run that does not count (released, snoozed) leaves the job in the state it was claimed from.
 --   * Each run of the batch is settled by itself; a full server refuses none.
-insist()
+allow_when_full()
 local states, seqs = {}, {}
 for n, run in ipairs(request) do
     seqs[n] = run[1]
@@ -26,12 +26,12 @@ for n, run in ipairs(request) do
             finish(seq, job, ends)
         elseif ends == 'failing' then
             add(OUTCOMES, seq, 'e' .. error)
-            give_back(seq, job, ends, delay)
+            requeue(seq, job, ends, delay)
         else
             job[ATTEMPTS] = job[ATTEMPTS] - 1
-            give_back(seq, job, job[ATTEMPTS] > 0 and 'failing' or 'queued', delay)
+            requeue(seq, job, job[ATTEMPTS] > 0 and 'failing' or 'queued', delay)
         end
-        tell(job[STATE], job)
+        publish_event(job[STATE], job)
     end
     states[n] = job and job[STATE] or false
 end

@@ -1,4 +1,4 @@
--- Stats: how many jobs are in which state, at this moment; every figure is kept, none is counted out.
+-- Stats: how many jobs are in each state now. Reads stored counts and set sizes; scans no jobs.
 local function oldest(key)
     local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     return tonumber(first[2]) or math.huge
