@@ -99,7 +99,7 @@ class PostgresOperations(PostgresDefinitions):
         self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
     ) -> list[Claimed]:
         """See `Operations`."""
-        number = await self._number_of(worker)
+        number = await self._worker_number(worker)
         params = {
             "queues": literals.texts(queues),
             "worker": number,
@@ -110,7 +110,7 @@ class PostgresOperations(PostgresDefinitions):
             "requeue_exhausted": policy.reap_exhausted == "requeue",
             "claim_id": claim_id,
         }
-        taken = rows.claimed(await self._fetch_around("claim", params, queues), queues)
+        taken = rows.claimed(await self._fetch_with_set_aside("claim", params, queues), queues)
         if taken:
             self._is_busy = len(taken) > 1
         return taken
@@ -206,7 +206,7 @@ class PostgresOperations(PostgresDefinitions):
                 await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
                 return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
-                await self._aside(lambda pause=pause: time.sleep(pause))
+                await self._run_blocking(lambda pause=pause: time.sleep(pause))
                 pause = min(pause * 2, 5.0)
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
@@ -222,7 +222,7 @@ class PostgresOperations(PostgresDefinitions):
             return []
         began = time.monotonic()
         params = {"limit": limit, "stale_age": float(stale_age)}
-        found = [rows.reaped(row) for row in await self._fetch_around("reap", params)]
+        found = [rows.reaped(row) for row in await self._fetch_with_set_aside("reap", params)]
         if found:
             names = literals.texts(self._transaction_name(job, job.attempts) for job in found)
             with suppress(StorageError):  # What was taken back has to be told; the sessions end by themselves, later.
@@ -312,12 +312,12 @@ class PostgresOperations(PostgresDefinitions):
         await self._fetch("prune_slots")
         await self._fetch("prune_workers")
         self._worker_ids.clear()
-        return ended + (await self._fetch_around("prune_waiting", {"limit": limit - ended}))[0][0]
+        return ended + (await self._fetch_with_set_aside("prune_waiting", {"limit": limit - ended}))[0][0]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""
         await self._pool.check()
-        return await self._aside(lambda: self._leader_locks.elect(role, candidate, ttl))
+        return await self._run_blocking(lambda: self._leader_locks.elect(role, candidate, ttl))
 
     async def leads(self, role: str, candidate: str) -> bool:
         """See `Operations`."""
@@ -325,7 +325,7 @@ class PostgresOperations(PostgresDefinitions):
 
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
-        await self._aside(lambda: self._leader_locks.resign(role, candidate))
+        await self._run_blocking(lambda: self._leader_locks.resign(role, candidate))
 
     async def result_waiter(self, queue: str, job_id: str) -> PostgresResultWaiter:
         """See `Operations`."""
@@ -333,7 +333,7 @@ class PostgresOperations(PostgresDefinitions):
         box: Mailbox[Notice] = Mailbox(self._mode)
         topic = Topic(ANSWERS, queue, job_id)
         if self._listener.note(topic, box):
-            await self._aside(lambda: self._listener.tell(topic, box))
+            await self._run_blocking(lambda: self._listener.tell(topic, box))
         return PostgresResultWaiter(topic, box, self._listener, self._questions)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
@@ -341,7 +341,7 @@ class PostgresOperations(PostgresDefinitions):
         await self._pool.check()
         box: Mailbox[Notice] = _Decoded(self._mode, queue)
         topic = Topic(EVENTS)
-        await self._aside(lambda: self._listener.want(topic, box))
+        await self._run_blocking(lambda: self._listener.want(topic, box))
         if self._listener.deaf:
             self._listener.leave(topic, box)
             raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
@@ -359,7 +359,7 @@ class PostgresOperations(PostgresDefinitions):
             return True
         try:
             for topic in topics:
-                await self._aside(lambda topic=topic: self._listener.want(topic, box))
+                await self._run_blocking(lambda topic=topic: self._listener.want(topic, box))
             return await self._sleep(queues, box, until, poll)
         finally:
             box.close()
@@ -390,7 +390,9 @@ class PostgresOperations(PostgresDefinitions):
         """Run an operation's statement."""
         return await self._repeated(lambda session: session.fetch(name, params or {}))
 
-    async def _fetch_around(self, name: str, params: dict[str, Any], queues: Sequence[str] | None = None) -> Rows:
+    async def _fetch_with_set_aside(
+        self, name: str, params: dict[str, Any], queues: Sequence[str] | None = None
+    ) -> Rows:
         """Run a statement about many jobs; set those aside as failed that it cannot compute with, and repeat it.
 
         The failed statement did nothing. Where every row is sound, this costs nothing.
@@ -438,7 +440,7 @@ class PostgresOperations(PostgresDefinitions):
                 self._pool.drop()
             raise
 
-    async def _number_of(self, worker: str) -> int:
+    async def _worker_number(self, worker: str) -> int:
         """Find the number that claims name a worker by, and remember it for a while."""
         number, asked = self._worker_ids.get(worker, (0, -inf))
         now = time.monotonic()
@@ -447,7 +449,7 @@ class PostgresOperations(PostgresDefinitions):
             self._worker_ids[worker] = number, now
         return number
 
-    async def _aside(self, call: Callable[[], R]) -> R:
+    async def _run_blocking(self, call: Callable[[], R]) -> R:
         """Make a call that blocks: here in the sync mode, on a thread in the async one."""
         return call() if self._mode == "sync" else await asyncio.to_thread(call)
 
