@@ -32,7 +32,7 @@ AT_ONCE: Final = 50
 
 
 class Batcher(Generic[T, R]):
-    """Batches requests of one kind; `work` returns the results of several requests, in their order."""
+    """Batch requests of one kind; `work` returns the results of a batch, in order."""
 
     def __init__(self, mode: Mode, work: Callable[[list[T]], Awaitable[list[R]]], under_way: int = 1) -> None:
         self._mode = mode

@@ -42,7 +42,7 @@ class Condition:
 def write_select(
     queries: Queries, name: str, params: Mapping[str, Any], columns: Sequence[str], conditions: Sequence[Condition]
 ) -> str:
-    """Return a statement that selects columns from a query of `sql/queries` where all conditions hold."""
+    """Return a SELECT of columns of a query of `sql/queries` where all conditions hold."""
     inner = sql.SQL(cast("LiteralString", queries.written(name, {key: write(value) for key, value in params.items()})))
     wanted = sql.SQL(", ").join([sql.SQL("v.{}").format(sql.Identifier(column)) for column in columns])
     statement = sql.SQL("select {} from (\n{}\n) as v").format(wanted or sql.SQL("1 as one"), inner)

@@ -33,7 +33,7 @@ OTHERWISE = "any other driver can call the SQL function pgjq.enqueue(queue, payl
 
 
 def wrap_caller_connection(connection: Any, mode: Mode, queries: Queries) -> Session:
-    """Return a session on the caller's connection; refuse one that does not fit the mode of the call."""
+    """Return a session on the caller's connection, which must fit the mode of the call."""
     session, its_mode = _recognise(connection, queries)
     if its_mode != mode:
         call = "await AsyncClient" if its_mode == "async" else "Client"
@@ -140,7 +140,7 @@ class _Asyncpg(_CallerSession):
             await self._connection.execute(text)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a transaction, so that several statements are one also where the caller has opened none."""
+        """Open a transaction for several statements, also where the caller has opened none."""
         return _CallersPsycopg() if self._connection.is_in_transaction() else self._connection.transaction()
 
 

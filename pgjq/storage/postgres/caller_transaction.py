@@ -1,4 +1,4 @@
-"""The transaction of `job.transaction(factory)`, on a connection that the caller's factory makes.
+"""The transaction of `job.transaction(factory)`, on a connection that the factory makes.
 
 The block is always one real transaction: a connection in autocommit mode gets a BEGIN, or is refused before the handler
 can write through it. Each kind of connection commits in its own way:
@@ -43,7 +43,7 @@ INSIDE = "job.transaction() needs a connection that is not inside a transaction 
 
 @asynccontextmanager
 async def caller_transaction(factory: Callable[[], Any], mode: Mode, queries: Queries) -> AsyncGenerator[Session]:
-    """Open a transaction on what the factory makes; commit it at the end of the block, roll it back on an error."""
+    """Open a transaction on a connection of the factory; commit at the end, roll back on error."""
     made = factory()
     session = wrap_caller_connection(_django_connection(made.using) if _is_atomic(made) else made, mode, queries)
     if is_django(session.connection):
@@ -128,7 +128,7 @@ async def _sqlalchemy(session: Session) -> AsyncGenerator[None]:
 
 
 async def _check_is_open(session: Session) -> None:
-    """Check on the server that a transaction is open: a transaction-local setting would else be gone."""
+    """Check on the server that a transaction is open: without one, a local setting is lost."""
     await session.fetch("mark_transaction", {})
     ((is_open,),) = await session.fetch("has_transaction_mark", {})
     if not is_open:
@@ -159,13 +159,13 @@ async def _django(connection: Any) -> AsyncGenerator[None]:
 
 
 def _finish(end: Callable[[], None], connection: Any) -> None:
-    """End the transaction of a connection that is not in autocommit mode, which `atomic` leaves open."""
+    """End the transaction that `atomic` leaves open on a connection without autocommit."""
     if not connection.get_autocommit() and not connection.in_atomic_block:
         end()
 
 
 def _is_atomic(made: Any) -> bool:
-    """Return whether this is the result of `django.db.transaction.atomic`, without importing Django."""
+    """Return whether this is a `django.db.transaction.atomic`, without importing Django."""
     return any(f"{base.__module__}.{base.__name__}" == "django.db.transaction.Atomic" for base in type(made).__mro__)
 
 

@@ -1,4 +1,4 @@
-"""Connection strings: libpq's, and SQLAlchemy's URLs, which name a driver (`postgresql+asyncpg://…`).
+"""Connection strings: libpq's, and SQLAlchemy's URLs with a driver (`postgresql+asyncpg://…`).
 
 `libpq_conninfo` turns both into a string for libpq; pgjq connects with its own driver, whichever the URL names.
 `parameters` returns the parameters of such a string. Errors name a parameter and never repeat a value
@@ -54,7 +54,7 @@ _REFUSED: Final = "this PostgreSQL URL cannot be used"
 
 
 def libpq_conninfo(conninfo: str) -> str:
-    """Return a connection string for libpq; raise ValidationError, without the password, if it is invalid."""
+    """Return a connection string for libpq, or raise ValidationError without the password."""
     named = _WITH_DRIVER.match(conninfo) if isinstance(conninfo, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if named is None:
         _read(conninfo)
@@ -118,7 +118,7 @@ def _translated(url: URL) -> str:
 
 
 def _hosts(url: URL, hosts: Iterable[str], ports: Iterable[str]) -> tuple[str, str]:
-    """Return libpq's lists of hosts and ports. A host in a query may contain its port, unless it is a directory."""
+    """Return libpq's lists of hosts and ports; a queried host may have a port, a directory not."""
     found = [_with_port(host) for several in hosts for host in several.split(",")] or [(url.host or "", "")]
     listed = [port for several in ports for port in several.split(",")] or [str(url.port or "")]
     if any(port for _, port in found):

@@ -109,7 +109,7 @@ class PostgresDefinitions:
         return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
 
     async def _change_queue(self, name: str, params: dict[str, Any]) -> str:
-        """Call a function that changes a queue; repeat it if it could not get its locks and did nothing."""
+        """Call a function that changes a queue; repeat it while it cannot get its locks."""
         until = time.monotonic() + PATIENCE
         while True:
             try:

@@ -50,7 +50,7 @@ async def enqueue(
 
 
 def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
-    """Return the settings if all jobs share them and they leave the jobs ready to run, else None."""
+    """Return the settings that all jobs share if they leave the jobs ready to run, else None."""
     first = jobs[0].settings if jobs else None
     if first is None or first.run_at is not None or first.delay > 0:
         return None
@@ -83,7 +83,7 @@ async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tupl
 
 
 async def _call_for_one(session: Session, queue: str, job: Submission, *, awaited: bool = False) -> int | None:
-    """Add one job if its id is free at first sight; return its number, or None to try it as a batch."""
+    """Add one job if its id is free at first sight; return its number, or None if not added."""
     params = {
         "queue": queue,
         "id": job.id,
@@ -134,7 +134,7 @@ async def _call_in_chunks(
 
 
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
-    """COPY the jobs if the policy cannot refuse any and the role allows it; else call the function."""
+    """COPY the jobs if the policy refuses none and the role allows it; else call the function."""
     async with session.transaction():
         reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
@@ -221,7 +221,7 @@ def _set_values(settings: Settings) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _settings_json(settings: Settings, *, awaited: bool = False) -> str:
-    """Return settings as JSON; cached, because callers that enqueue single jobs mostly repeat their settings."""
+    """Return settings as JSON; cached, because single enqueues mostly repeat their settings."""
     return json.dumps(_set_values(settings) | AWAITED if awaited else _set_values(settings))
 
 

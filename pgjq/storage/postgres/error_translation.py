@@ -1,4 +1,4 @@
-"""Translate psycopg's errors to pgjq's. A driver error leaves this package only as a `__cause__`."""
+"""Translate psycopg's errors to pgjq's; a driver error leaves this package as a `__cause__`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def translated() -> Generator[None]:
 
 @contextmanager
 def refused_outcomes() -> Generator[None]:
-    """Raise ValidationError if an outcome cannot be stored, StorageError if its row stayed locked.
+    """Raise ValidationError if an outcome cannot be stored, StorageError if its row is locked.
 
     A locked row does not mean that the database is unavailable: after a plain StorageError the settler sends the other
     outcomes.

@@ -76,7 +76,7 @@ def lost(lease: Lease) -> str:
 
 
 def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str:
-    """Return an application name for the transaction's session: readable, unique per run, without quotes."""
+    """Return an application name for the session: readable, unique per run, without quotes."""
     run = f"{schema}\0{queue}\0{job_id}\0{attempts}"
     readable = UNQUOTED.sub("?", f"{queue}/{job_id}"[:40])
     return f"pgjq {readable} {blake2b(run.encode(), digest_size=8).hexdigest()}"
@@ -86,7 +86,7 @@ def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str
 async def open_unit(
     mode: Mode, pool: Pool, queries: Queries, session_factory: Callable[[], Any] | None
 ) -> AsyncGenerator[Session]:
-    """Open a transaction on a pooled connection, or on a session that the caller's factory makes."""
+    """Open a transaction on a pooled connection, or on a session of the caller's factory."""
     if session_factory is None:
         async with pool.session(for_handler=True) as session, session.transaction():
             yield session

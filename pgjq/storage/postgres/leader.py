@@ -106,7 +106,7 @@ class LeaderLock:
             return holds
 
     def may_lead(self) -> bool:
-        """Return whether the session is still open; the server reports its end before it frees the lock.
+        """Return whether the session is open; the server ends it before it frees the lock.
 
         While a proof is in flight, arriving bytes are its answer. A doubt lasts until the next proof.
         """
@@ -134,7 +134,7 @@ class LeaderLock:
             self._session_lock.release()
 
     def _unlock(self) -> None:
-        """Release the lock, so that it is free on return; do not wait for a server that does not answer."""
+        """Release the lock before returning; do not wait for a server that does not answer."""
         session = self._session
         if session is not None and not session.closed:
             timer = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)

@@ -42,7 +42,7 @@ WHO: Final = b"select pg_backend_pid()"
 
 
 class ListenConnection:
-    """One session for any thread; `deliver` gets the notifications, on the thread that reads them."""
+    """One session for any thread; `deliver` gets notifications on the thread that reads them."""
 
     def __init__(self, conninfo: str, deliver: Callable[[str, str], None]) -> None:
         self._deliver = deliver
@@ -69,7 +69,7 @@ class ListenConnection:
         return self.ask(WHO) == self._backend
 
     def ask(self, query: bytes, params: dict[str, Any] | None = None) -> str | None:
-        """Run a statement and return its first value as text; OperationalError if the answer is late."""
+        """Run a statement and return its first value as text; OperationalError if it is late."""
         with self._lock:
             text = psycopg.ClientCursor(self._connection).mogrify(query, params) if params else query.decode()
             pgconn = self._connection.pgconn

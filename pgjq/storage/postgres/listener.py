@@ -146,7 +146,7 @@ class Listener:
             self._server_lock.release()
 
     def _start(self) -> None:
-        """Start the thread, unless the storage was closed meanwhile: `close` joins only a started thread."""
+        """Start the thread, unless the storage was closed: `close` joins only a started thread."""
         with self._lock:
             if not self._closing.is_set():
                 self._thread = BackgroundThread("pgjq listener", self._run, self._closing.wait)
@@ -278,7 +278,7 @@ class Listener:
         )
 
     def _deliver(self, channel: str, payload: str) -> None:
-        """Put a notification into its mailboxes; any login can notify, so an invalid one must not end the thread."""
+        """Put a notification into its mailboxes; any login can send one, so it may be invalid."""
         try:
             self._dispatch(channel.rpartition(".")[2], payload)
         except Exception as error:  # noqa: BLE001
@@ -321,7 +321,7 @@ class Listener:
 
 
 def _pipe() -> tuple[int, int]:
-    """Return a pipe that wakes the thread; a full pipe wakes it as well, so writing never blocks."""
+    """Return a pipe that wakes the thread; a full pipe wakes it, too, so writes never block."""
     out, into = os.pipe()
     os.set_blocking(into, False)
     return out, into

@@ -88,7 +88,7 @@ class PostgresOperations(PostgresDefinitions):
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
-        """See `Operations`. Nothing is retried on a caller connection: the transaction is the caller's."""
+        """See `Operations`. Nothing is retried on a caller connection."""
         if connection is None:
             return await self._repeated(lambda session: enqueue(session, queue, jobs, generated_ids=generated_ids))
         session = wrap_caller_connection(connection, self._mode, self._queries)
@@ -191,7 +191,7 @@ class PostgresOperations(PostgresDefinitions):
             return False
 
     async def _pass_on(self, lease: Lease) -> None:
-        """Unblock the next job of a key, which the snapshot of the handler's transaction may not have shown."""
+        """Unblock the next job of a key, which the handler's snapshot may not have shown."""
         queue_id, seq = lease.key
         if POLICIES[queue_id & 7] in SERIAL:
             await self._fetch("pass_on", {"queue_id": queue_id, "seq": seq})
@@ -216,7 +216,7 @@ class PostgresOperations(PostgresDefinitions):
         return bool(await self._fetch("save_checkpoint", params))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`. Checks `next_deadline` first: planning the reap statement would be most of the cost."""
+        """See `Operations`. Reads `next_deadline` first: planning the statement costs more."""
         due = await self.next_deadline()
         if due is None or due > 0:
             return []
@@ -404,7 +404,7 @@ class PostgresOperations(PostgresDefinitions):
         return await self._fetch(name, params)
 
     async def _set_aside(self, queues: Sequence[str] | None) -> int:
-        """End jobs of these queues, or of all, as failed if their values are invalid; return how many."""
+        """End jobs of these queues, or of all, as failed if invalid; return how many."""
         ((jobs,),) = await self._fetch("set_aside", {"queues": None if queues is None else literals.texts(queues)})
         if jobs:
             logging.getLogger("pgjq").error(
@@ -481,7 +481,7 @@ def _check_size(results: str) -> None:
 
 
 def _fence(lease: Lease) -> tuple[int, int]:
-    """Return a lease's identity in rows. A batch may contain a job twice, under an old lease and the current one."""
+    """Return a lease's identity in rows; a batch may contain one job under two leases."""
     return lease.key[1], lease.number
 
 

@@ -195,7 +195,7 @@ class SyncPool:
             connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
-        """Start with an empty pool in a forked child; closing the parent's connections here would break them."""
+        """Start with an empty pool in a forked child; closing the parent's would break it."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._inherited.append(self._pool)
@@ -203,7 +203,7 @@ class SyncPool:
 
 
 class DedicatedPool(SyncPool):
-    """The connection of one background thread; after `close` a waiting thread cannot open another."""
+    """The connection of one background thread; after `close` no thread can open another."""
 
     async def close(self) -> None:
         """Close the connection for good."""
@@ -354,7 +354,7 @@ def _ask_again() -> float:
 
 
 def has_news(socket: int) -> bool:
-    """Return whether an idle connection has unread bytes, which means that the server has closed it.
+    """Return whether an idle connection has unread bytes: then the server has closed it.
 
     The check costs a microsecond and no round trip; with it, the next caller does not notice that a server was
     restarted. The other idle connections are replaced as well. A peer that vanished without closing the connection is

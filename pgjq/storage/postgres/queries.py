@@ -29,7 +29,7 @@ _SCHEMA_BYTES: Final = 48
 
 
 def resources(folder: str) -> Path:
-    """Return the path of a folder that is inside the package in a wheel, and beside it in a checkout."""
+    """Return the path of a folder: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[2]
     inside = package / folder
     return inside if inside.is_dir() else package.parent / folder
@@ -106,7 +106,7 @@ class Queries:
 
     @functools.cache  # noqa: B019
     def sqlalchemy(self, name: str) -> str:
-        """Return a statement for SQLAlchemy's `text`: parameters are `:name`, every other colon has a backslash."""
+        """Return a statement for SQLAlchemy's `text`: only the colon of a parameter is not escaped."""
         text = _plain(name).replace("::", "\\:\\:")
         return render(text, self.schema.replace(":", "\\:"))
 

@@ -86,20 +86,20 @@ def reaped(row: Sequence[Any]) -> Reaped:
 
 def job_status(row: Sequence[Any]) -> JobStatus:
     """Read a row of the view `jobs`; the result stays bytes."""
-    told: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
-    del told["seq"], told["queue_id"]
-    told["error"] = read_error(told["error"])
-    told["stalled_on"] = tuple(told["stalled_on"])
-    if (source := told["source"]) is not None:
-        told["source"] = JobSource(**source | {"error": read_error(source["error"])})
-    return JobStatus(**told)
+    values: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
+    del values["seq"], values["queue_id"]
+    values["error"] = read_error(values["error"])
+    values["stalled_on"] = tuple(values["stalled_on"])
+    if (source := values["source"]) is not None:
+        values["source"] = JobSource(**source | {"error": read_error(source["error"])})
+    return JobStatus(**values)
 
 
 _COUNTS = ("deferred", "ready", "processing", "failing", "completed", "failed", "cancelled")
 
 
 def queue_info(row: Sequence[Any]) -> QueueInfo:
-    """Read a row of queues.sql; a queue's number encodes its policy and whether it has partitions."""
+    """Read a row of queues.sql; a queue's number encodes its policy and partitioning."""
     number: int = row[1]
     name, _, paused, created_at, warning_queue_size, options, counted = row
     stats = None
@@ -140,14 +140,14 @@ def worker_info(row: Sequence[Any]) -> WorkerInfo:
     return WorkerInfo(name, tuple(queues), started_at, last_seen, running, alive)
 
 
-def events(notice: str) -> list[Event]:
+def events(notification: str) -> list[Event]:
     """Read a notification of the events channel."""
-    told: list[dict[str, Any]] = json.loads(notice)
-    return [Event(at=datetime.fromtimestamp(event.pop("at"), UTC), **event) for event in told]
+    values: list[dict[str, Any]] = json.loads(notification)
+    return [Event(at=datetime.fromtimestamp(event.pop("at"), UTC), **event) for event in values]
 
 
 def write_error(error: JobError) -> str:
-    """Return an error as the JSON of `done.error` and `progress.error`, without NUL, which text columns refuse."""
+    """Return an error as JSON for `done.error` and `progress.error`, which cannot hold NUL."""
     text = json.dumps({"type": error.type, "message": error.message, "traceback": error.traceback}, ensure_ascii=False)
     return text.replace("\\u0000", "\\ufffd").encode(errors="replace").decode()
 

@@ -37,7 +37,7 @@ class Session(Protocol):
         ...
 
     async def command(self, text: str) -> None:
-        """Run a command without parameters, such as `SET LOCAL`, which accepts none and takes no snapshot."""
+        """Run a command without parameters or a snapshot, such as `SET LOCAL`."""
         ...
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
@@ -60,7 +60,7 @@ class SyncSession:
         self._prepared = prepared
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        """Run a query, rarely prepared: a plan made while a queue was empty is wrong when it is full."""
+        """Run a query, rarely prepared: a plan of an empty queue is wrong for a full one."""
         # Not the connection's cursor_factory: a caller's cursor class may format parameters in another way.
         with translated(), Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)

@@ -67,7 +67,7 @@ class Lent:
 
 
 class Watchdog:
-    """The borrowed connections of one storage, and the thread that checks them while any pool is open."""
+    """The borrowed connections of one storage, and the thread that checks them."""
 
     def __init__(self, conninfo: str, is_pooled: Callable[[], bool]) -> None:
         self._conninfo = conninfo
@@ -121,7 +121,7 @@ class Watchdog:
                 question = self._start_question(silent, ending)
 
     def _start_question(self, silent: list[Lent], ending: threading.Event) -> BackgroundThread:
-        """Check sessions on a thread: connecting to an unreachable server takes seconds, and deadlines must hold."""
+        """Check sessions on a thread: a connection attempt may take seconds, and deadlines must hold."""
         thread = BackgroundThread(
             "pgjq watchdog question", lambda: None if ending.is_set() else self._judge(silent), ending.wait
         )
@@ -129,7 +129,7 @@ class Watchdog:
         return thread
 
     def _is_silent(self, lent: Lent, now: float) -> bool:
-        """Return whether to ask about a connection; shut it down right away if its deadline has passed."""
+        """Return whether to ask about a connection; shut it down if its deadline has passed."""
         waits = lent.waits(now)
         if waits and now >= lent.deadline.until:
             hang_up(lent.connection)
@@ -158,7 +158,7 @@ class Watchdog:
         return state in (GONE, UNREACHABLE)
 
     def _ask(self, pids: list[int]) -> dict[int, str] | None:
-        """Read the state of sessions over a new connection; None if the server answers, but not this query."""
+        """Read the state of sessions over a new connection; None if the server refuses the query."""
         try:
             line = ListenConnection(self._conninfo, lambda _channel, _payload: None)
             try:
