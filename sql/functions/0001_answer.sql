@@ -1,18 +1,18 @@
--- Waiting for a job: how it stands, and who is told when it ends.
+-- Waiting for a job: its state, and the notification of its end.
 
--- How jobs of a queue stand, found by their numbers, so that an id that is another job by now does not matter; no row
--- for one that is gone. Numbers can be counted through, so whoever asks has to know the ids as well.
+-- The states of jobs of a queue, found by number, so that an id that is another job by now does not matter; no row for
+-- a job that is gone. Numbers can be guessed, so the caller must know the ids as well.
 --
--- One snapshot, so each is in exactly one of done and job. A result or error whose time has passed is not shown. A
--- function, because this is asked once for each job that somebody waits for, and planning it took four fifths of its
--- time. Index: the primary keys.
+-- One snapshot, so each job is in exactly one of done and job. A result or error is not shown after its time to live. A
+-- function, because it runs once for each awaited job, and planning took four fifths of its time. Index: the primary
+-- keys.
 create function pgjq.standing(in_queue text, ids text[], seqs bigint[]) returns table (
     seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
 )
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
-set enable_seqscan = off  -- a session keeps these plans from when the tables were small
+set enable_seqscan = off  -- a session keeps plans that it made when the tables were small
 as $$
 #variable_conflict use_column
 declare
@@ -36,10 +36,10 @@ begin
 end
 $$;
 
--- Tell which job an id means now, and mark it, if it lives, so that whoever ends it tells those who wait.
+-- Return the number of the job that has this id now, and mark it, if it is live, so that its end notifies its waiters.
 --
--- The mark and the end cannot miss each other: both take the lock of the job's row. If the mark is first, the end sees
--- it; if the end is first, there is no row to mark, and the caller, who looks afterwards, finds the job in `done`.
+-- The mark and the end cannot miss each other: both lock the job's row. If the mark is first, the end sees it; if the
+-- end is first, there is no row to mark, and the caller, which reads afterwards, finds the job in `done`.
 -- Index: body_id, then the primary key.
 create function pgjq.want_answer(in_queue text, job_id text) returns bigint
 language plpgsql volatile
@@ -58,8 +58,8 @@ begin
 end
 $$;
 
--- How a job ended, as it goes over the wire to its waiters: queue, id and state, and never the result. No id
--- means every job of the queue: a deleted queue sends one notification, however many jobs it had.
+-- The notification of a job's end for its waiters: queue, id and state, and never the result. No id means every job of
+-- the queue: a deleted queue sends one notification, however many jobs it had.
 create function pgjq.ending(queue text, id text, state text) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -67,7 +67,7 @@ as $$
     select json_build_array(queue, id, state)::text
 $$;
 
--- Tell those who wait for these jobs how they ended. Only jobs with the mark `awaited` are told of.
+-- Notify the waiters of these jobs of their ends. Only jobs with the mark `awaited` are notified.
 create function pgjq.answer(endings text[]) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp
@@ -75,8 +75,8 @@ as $$
     select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
 $$;
 
--- The same, for a batch that knows its jobs by number; jobs without a state are about to be deleted, and their bodies
--- must still be there. A function, so that settling a job without waiters plans nothing of this.
+-- The same, for a batch of jobs by number; jobs without a state are about to be deleted, and their bodies must still
+-- exist. A function, so that settling a job without waiters plans none of this.
 create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

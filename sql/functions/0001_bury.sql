@@ -1,11 +1,11 @@
--- Dead letters: where jobs go that have failed for good, and how they come back.
+-- Dead letters: copy failed jobs to another queue, and send them back.
 
--- Copy jobs that have just failed to the dead letter queues that they name, if they do.
+-- Copy jobs that have just failed to their dead letter queues, if they name one.
 --
--- A copy keeps the payload, key, priority and time to live, and how the original was to be retried and kept; deadlines
--- of an attempt, and a dead letter of its own, are those of the queue that it comes into. It is enqueued like any other
--- job, in the transaction in which the original fails: what that queue's policy refuses is not copied. A queue in
--- strict order gets the original's id as key where there was none.
+-- A copy keeps the payload, key, priority and time to live, and the retry and retention options; deadlines of an
+-- attempt and a further dead letter are those of its new queue. It is enqueued like any other job, in the transaction
+-- in which the original fails: a copy that the queue's policy refuses is not made. A queue in strict order gets the
+-- original's id as key if there was none.
 create function pgjq.bury(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -47,11 +47,11 @@ begin
 end
 $$;
 
--- Send up to `limit` dead letters of a queue back to where they came from, or to another queue, and count them.
+-- Send up to `limit` dead letters of a queue back to their queues, or to another queue, and count them.
 --
--- A job whose failed record is still there is retried in its own place, under its own id. Else it is enqueued under its
--- id. A letter that cannot go back, because its id or its place is taken, stays where it is and is not counted, so that
--- it is in nobody's way; one that runs stays, too.
+-- A job whose failed record still exists is retried in its own place, under its own id. Else it is enqueued under its
+-- id. A dead letter whose id or slot is taken stays and is not counted, so that it blocks no other; a running one
+-- stays, too.
 create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,14 +1,14 @@
--- Giving jobs to workers.
+-- Claim jobs.
 --
--- A function, because the settings that make its plans belong to it alone: they neither leak into a caller's
--- transaction nor depend on the session behind a pooler. With everything but walking an index turned off, a claim walks
--- job_ready from its head; else the planner reads and sorts the whole queue whenever it believes it to be short. The
--- plans are made anew for every call: one that was made while the queue was empty reads all of a full one (ADR 11).
+-- In functions, because the settings that force their plans then apply to them alone: they neither leak into a caller's
+-- transaction nor depend on the session behind a pooler. With all plans but index scans off, a claim walks job_ready
+-- from its head; else the planner reads and sorts the whole queue whenever it expects a short one. Plans are made for
+-- every call: a plan from when the queue was empty reads all of a full one (ADR 11).
 
--- Make jobs claimable whose time has come.
+-- Make delayed jobs claimable that are now due.
 --
 -- Jobs that wait for run_at are not in the index that claims walk, so a hundred thousand of them cost a claim nothing.
--- Any number of callers may promote at once; each takes what the others have not locked.
+-- Any number of callers may promote at once; each takes the rows that the others have not locked.
 --
 -- Index: job_waiting, from the past to now; then the primary key, once for each.
 create function pgjq.promote() returns void
@@ -35,12 +35,12 @@ begin
 end
 $$;
 
--- Give up to `limit` due jobs of some queues, in the queues' order, to one worker. sql/queries/claim.sql says what is
--- guaranteed. Where the policy lets one job of a key run at a time, `pgjq.choose` looks at the keys first, and this
--- function is called again for what was `chosen`.
+-- Claim up to `limit` due jobs of some queues, in the queues' order, for one worker. Guarantees: sql/queries/claim.sql.
+-- Where the policy lets one job of a key run at a time, `pgjq.choose` checks the keys first, and this function calls
+-- itself with the `chosen` jobs.
 --
--- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique
--- within a partition only, so the update names the queue as well.
+-- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique only
+-- within a partition, so the update names the queue as well.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
     max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, chosen tid[] default null
@@ -90,7 +90,7 @@ begin
                     room := room - taken;
                     exit;
                 exception when unique_violation then
-                    -- A rival gave another job of one of these keys away in the same moment: look again.
+                    -- A concurrent claim took another job of one of these keys at the same moment: repeat.
                     continue;
                 end;
             end loop;
@@ -118,7 +118,7 @@ begin
             where
                 j.queue_id = wanted_id
                 and b.seq = j.seq and b.queue_id = wanted_id
-                -- The array is computed once; a plain IN (subquery) may be evaluated again, and claim more than the limit.
+                -- The array is computed once; a plain IN (subquery) may run again, and claim more than the limit.
                 and j.ctid = any(coalesce(claim.chosen, array(
                     select head.ctid from pgjq.job as head
                     where head.ready and head.queue_id = wanted_id
@@ -133,7 +133,7 @@ begin
         select
             wanted, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts, p.created_at,
             p.lease_seconds, p.expire_seconds,
-            -- What was never claimed before has no checkpoint.
+            -- A job that was never claimed before has no checkpoint.
             case when p.lease > 1 then (
                 select progress.checkpoint from pgjq.progress
                 where progress.seq = p.seq and progress.queue_id = p.queue_id
@@ -150,12 +150,12 @@ begin
 end
 $$;
 
--- Find the jobs that a claim took and that are still held by it, for a worker that did not get the claim's answer.
+-- Return the jobs that a claim took and still holds, for a worker that did not get the claim's answer.
 --
--- Every claim names itself by a random number, so this finds no job of another claim, also if that has the same worker
--- name. A job that was reaped meanwhile, or claimed again, is not found: its lease is another claim's.
+-- Every claim has a random number, so this finds no job of another claim, even one with the same worker name. A job
+-- that was reaped or claimed again meanwhile is not found: its lease belongs to another claim.
 --
--- Index: job_lease, all of it: as many rows as jobs are running. It is asked only after an answer was lost.
+-- Index: job_lease, all of it: as many rows as there are running jobs. It runs only after an answer was lost.
 create function pgjq.find_claimed(claim_id bigint) returns table (
     queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
     max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,

@@ -1,10 +1,10 @@
--- Enqueueing: one function for every producer, inside whatever transaction calls it.
+-- Enqueue: one function for every producer, inside the transaction that calls it.
 
--- Enter a queue that may be deleted by somebody else: until this transaction ends, it stays as it is.
+-- Keep a queue unchanged until this transaction ends.
 --
--- The lock is shared by all who enqueue and exclusive to whoever deletes or redefines the queue; it costs a microsecond
--- and no write. A snapshot that is older than the lock may show a queue that is gone: there the row itself is locked,
--- which fails as a serialisation does. So it is where the lock is not to be had: any login can hold it.
+-- Producers share the lock; a transaction that deletes or redefines the queue takes it exclusively. It costs a
+-- microsecond and no write. A snapshot that is older than the lock may show a queue that is gone: then this locks the
+-- queue's row, which fails as a serialization failure. It does the same if the lock is not free: any login can hold it.
 create function pgjq.enter(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -19,7 +19,7 @@ begin
 end
 $$;
 
--- Wait for the lock of a queue for as long as creating or deleting one takes; say whether it was to be had.
+-- Wait for the lock of a queue for as long as creating or deleting one takes; return whether it was obtained.
 create function pgjq.await_queue(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -33,8 +33,8 @@ exception when lock_not_available then
 end
 $$;
 
--- Keep a queue as it is by the lock of its row, which needs rights on the table: deleting or redefining it waits for
--- that, too. It costs a write.
+-- Keep a queue unchanged by its row lock, which needs rights on the table: deleting or redefining the queue waits for
+-- it, too. It costs a write.
 create function pgjq.enter_row(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -49,7 +49,7 @@ exception when lock_not_available then
 end
 $$;
 
--- The number of a queue, which is made on its first use.
+-- The number of a queue, which its first use creates.
 create function pgjq.queue_id(queue text) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -68,7 +68,7 @@ begin
 end
 $$;
 
--- Seconds before the retry-th retry (1, 2, …) of a job with these options; `pgjq.retry.retry_delay` in SQL.
+-- Seconds before the retry-th retry (1, 2, …) of a job with these options: `pgjq.retry.retry_delay` in SQL.
 create function pgjq.retry_delay(options jsonb, retry integer) returns double precision
 language sql volatile
 set search_path = pg_catalog, pg_temp
@@ -79,16 +79,16 @@ as $$
             then coalesce((options ->> 'retry_delay')::double precision, 0)
         else least(
             (options ->> 'retry_delay_max')::double precision,
-            3155760000,  -- a century is for ever
+            3155760000,  -- a century, the longest time
             coalesce(nullif((options ->> 'retry_delay')::double precision, 0), 1)
             * (power(2, least(16, retry)) / 2 + power(2, least(16, retry)) / 2 * random())
         )
     end
 $$;
 
--- Whether options of a job, or of a queue's definition, are within the bounds that `pgjq/options.py` has, too: a
--- duration is 0, where that means something, or from a microsecond to a century. Compared as exact numbers, so that
--- what passes can be read as double precision and as real: 1e-400 is more than 0 and neither of them.
+-- Whether options of a job, or of a queue's definition, are within the bounds of `pgjq/options.py`: a duration is 0,
+-- where that is allowed, or from a microsecond to a century. Compared as exact numbers, so that every accepted value
+-- can be read as double precision and as real: 1e-400 is more than 0, but out of range for both.
 create function pgjq.are_valid_options(options jsonb) returns boolean
 language sql immutable
 return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
@@ -102,11 +102,11 @@ return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
     || @.key == "dead_letter" && @.value.type() == "string"
 ))';
 
--- Whether a job's id and settings are within their bounds, which are those of `pgjq/options.py`. Claims, reapers and
--- pruning compute with times of every job: one that they cannot compute with would fail them all.
+-- Whether a job's id and settings are within the bounds of `pgjq/options.py`. Claims, reapers and pruning compute with
+-- the times of every job: one invalid time would fail them all.
 --
--- Not a constraint of the tables, because each of those is made ready anew for every statement, and the single enqueue
--- took half as long again. `pgjq.set_aside` deals with rows that were written in another way.
+-- Not a constraint of the tables, because PostgreSQL prepares each constraint for every statement, and a single enqueue
+-- took half as long again. `pgjq.set_aside` handles rows that were written in another way.
 create function pgjq.is_sound(id text, settings jsonb) returns boolean
 language sql stable
 return length(id) between 1 and 512 and (
@@ -127,9 +127,8 @@ return length(id) between 1 and 512 and (
     )
 );
 
--- Remove a body if no job came of it. A writer who may be about to commit one is waited for: after the lock, one
--- snapshot shows a job in one of the two tables, or there is none. A snapshot that is as old as the caller's
--- transaction cannot tell.
+-- Remove a body if it has no job. It waits for a writer that may be about to commit one: after the lock, one snapshot
+-- shows the job in one of the two tables, or there is none. A snapshot as old as the caller's transaction cannot tell.
 create function pgjq.remove_leftover(in_queue integer, holder bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -147,7 +146,7 @@ begin
         raise exception using errcode = 'PJ001';
     exception
         when sqlstate 'PJ001' then
-            null; -- The lock is given back with the block, whatever ends it; no writer waits for a caller's other work.
+            null; -- The end of the block releases the lock: no writer waits for the rest of the caller's transaction.
         when lock_not_available then
             raise exception 'an id may be taken by a write of many jobs that has been open for 10 s'
             using errcode = 'lock_not_available', hint = 'pg_locks shows who holds its advisory lock';
@@ -160,19 +159,19 @@ begin
 end
 $$;
 
--- Look at an id that is taken, and free it if its job is over. Returns nothing when the id is free now, else why not.
+-- Check a taken id, and free it if its job is over. Returns no row if the id is free now, else why it is not.
 --
 -- Finishing moves a job from `job` to `done` in one commit. This reads `job` first and `done` in a later snapshot, so
--- it sees one of the two; if it sees neither, the job went back by `retry` in between, and the next round sees it, or
--- a writer of many jobs is just about to commit it, or has died then (sql/functions/0001_stage.sql).
--- Rivals who want to free the same id queue up on the lock of its `done` row, and all but one find it superseded; so
--- does a `retry` that comes too late. `done` is locked before `body` here, as it is by delete and prune.
+-- it sees one of the two. If it sees neither, `retry` requeued the job in between, and the next round sees it; or a
+-- bulk write is about to commit it, or died before (sql/functions/0001_stage.sql).
+-- Concurrent callers that free the same id wait for the lock of its `done` row, and all but one find it superseded; so
+-- does a `retry` that comes too late. `done` is locked before `body` here, as in delete and prune.
 create function pgjq.free_id(in_queue integer, wanted text, enqueue_failed boolean)
 returns table (status text, state smallint, result bytea)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
-set enable_seqscan = off  -- a session keeps these plans from when the tables were small
+set enable_seqscan = off  -- a session keeps plans that it made when the tables were small
 as $$
 declare
     holder bigint;
@@ -194,7 +193,7 @@ begin
                 return query select 'completed', ended.state, ended.result;
                 return;
             end if;
-            -- In strict order a failed job keeps its place, and its key blocked, until it is retried or deleted.
+            -- In strict order a failed job keeps its id, and blocks its key, until it is retried or deleted.
             if ended.state = 4 and (
                 (in_queue & 7) = 5 or (ended.expires_at > pgjq.now() and not enqueue_failed)
             ) then
@@ -214,12 +213,11 @@ begin
 end
 $$;
 
--- Take the time slot of a throttled job; return when the slot begins, or nothing and the state of the job that has it.
+-- Take the time slot of a throttled job; return its beginning, or null and the state of the job that has the slot.
 --
--- Slots are cut from the epoch on, so everybody means the same ones. Whoever comes first has the slot until it ends,
--- also when its job has long been completed; a job that was cancelled or deleted has given it back. With `next_slot`, a
--- job that is too many now gets the slot after this one, if that is free, and runs when it begins, or later if its own
--- time is later.
+-- Slots are aligned to the epoch, so all callers compute the same ones. The first job has the slot until it ends, even
+-- if the job has long been completed; cancelling or deleting the job frees the slot. With `next_slot`, a job that finds
+-- the slot taken gets the next one, if that is free, and runs when it begins, or later if its own time is later.
 create function pgjq.take_slot(
     in_queue integer, slot_key text, seconds double precision, next_slot boolean, taker bigint,
     out begins_at timestamptz, out holder_state smallint
@@ -251,7 +249,7 @@ begin
             select s.seq into holder from pgjq.slot as s
             where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_slot.begins_at;
             continue when not found;
-            -- In a snapshot of its own: a rival that was waited for has committed its job with its slot.
+            -- In a new snapshot: a concurrent transaction that was waited for has committed its job with its slot.
             select coalesce(j.state, d.state) into holder_state
             from (select holder as seq) as h
             left join pgjq.job as j on j.seq = h.seq and j.queue_id = in_queue
@@ -268,8 +266,8 @@ begin
 end
 $$;
 
--- Find the jobs of a batch that no queue could take: in strict order without a key, with a dead letter to nowhere. They
--- are answers and not errors, so that a caller's transaction stays usable.
+-- Find the jobs of a batch that the queue cannot accept: in strict order without a key, or with a missing dead letter
+-- queue. They are returned and not raised, so that the caller's transaction stays usable.
 create function pgjq.find_wrong(here integer, common jsonb, own jsonb[], ids text[])
 returns table (n bigint, status text)
 language sql stable
@@ -288,11 +286,11 @@ as $$
     where w.status is not null
 $$;
 
--- Add one job where a policy or a time slot may refuse it; return why it was not added.
+-- Add one job that a policy or a time slot may refuse; return why it was not added.
 --
--- Everything is done in a block that is undone when it was in vain: an id that was freed for nothing is not free then.
--- A rival with the same key is waited for, as one with the same id is; the next round sees what it has left. With a
--- snapshot that is as old as the caller's transaction no round ever would: there the rival is a failure to serialise.
+-- All of it runs in a block that is rolled back if the job is refused: an id that was freed for it is then taken again.
+-- It waits for a concurrent job with the same key or id, and the next round sees its result. With a snapshot as old as
+-- the caller's transaction no round would: there the conflict is a serialization failure.
 create function pgjq.enqueue_limited(
     queue text, here integer, given bigint, job_id text, job_payload bytea, settings jsonb
 ) returns table (status text, state smallint, result bytea)
@@ -361,13 +359,13 @@ $$;
 -- Add a batch of jobs; return those that were not added, and why. Position counts from 1.
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
--- max_attempts, singleton_key, on_failed, awaited, and under `options` what the job brings along for later. `seqs` are
--- numbers drawn before, when one call is more than one batch; else they are drawn here, in the order of the arrays.
--- What the queue's definition sets and the job does not, the job inherits here and keeps.
+-- max_attempts, singleton_key, on_failed, awaited, and under `options` the job's own options. `seqs` are numbers drawn
+-- before, if one call needs several batches; else they are drawn here, in the order of the arrays. A job inherits here
+-- the options of the queue's definition that it does not set, and keeps them.
 --
--- Rows are inserted in the order of their ids. Two callers with some ids in common therefore wait for each other in the
--- same order and cannot deadlock; unsorted, half of such calls died. An id that a transaction in flight is inserting is
--- waited for: it is taken if that one commits, and free if not.
+-- Rows are inserted in the order of their ids. Two callers with ids in common therefore wait for each other in the same
+-- order and cannot deadlock; unsorted, half of such calls failed. The insert waits for a transaction in flight that
+-- inserts the same id: the id is taken if it commits, and free if not.
 create function pgjq.add_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
     seqs bigint[] default null
@@ -463,7 +461,7 @@ begin
         return;
     end if;
 
-    -- The others, again in the order of their ids. A freed id is enqueued by a call of its own, in its own place.
+    -- The others, again in the order of their ids. Each freed id is enqueued by its own call, in its own place.
     for taken in
         select g.n, g.seq, g.id, g.payload, g.own, common || coalesce(g.own, '{}') as s
         from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
@@ -490,10 +488,9 @@ begin
 end
 $$;
 
--- The same for every producer: what only pgjq itself may say of a job is taken out of the settings, and numbers are
--- drawn here, or are those that this very transaction has reserved. A number of the caller's choice could belong to
--- another producer, whose jobs it would keep out, or come before all others. With `numbered`, the jobs that were added
--- are returned as well, with their numbers.
+-- The same for every producer: removes the settings that only pgjq itself may set, and draws the numbers, or uses those
+-- that this transaction has reserved. A number chosen by the caller could belong to another producer, whose jobs it
+-- would keep out, or come before all others. With `numbered`, the added jobs are returned as well, with their numbers.
 create function pgjq.enqueue_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
     seqs bigint[] default null, numbered boolean default false
@@ -541,8 +538,8 @@ begin
 end
 $$;
 
--- Draw numbers for jobs that are about to be enqueued; and what else is to be known of their queue. A caller that may
--- copy the jobs in itself, and is going to (`copying`), needs no note of which numbers are its own.
+-- Draw numbers for jobs that are about to be enqueued; also return the properties of their queue. For a caller that may
+-- COPY the jobs itself, and does (`copying`), the numbers are not recorded in `reserved`.
 create function pgjq.reserve(
     queue text, count integer, copying boolean default false,
     out queue_id integer, out at text, out options text, out seqs bigint[]
@@ -563,7 +560,7 @@ begin
 end
 $$;
 
--- Delete reservations of transactions that have ended, and wait for no lock.
+-- Delete reservations of ended transactions, without waiting for a lock.
 create function pgjq.forget_reserved() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -579,12 +576,11 @@ begin
 end
 $$;
 
--- Add one job, if its id is free at first sight and no policy may refuse it, and return its number. If it is null,
+-- Add one job, if its id is free at first sight and no policy may refuse it, and return its number. If that is null,
 -- `enqueue_jobs` finds out why.
 --
--- One job is what most callers enqueue, and what they wait for. Plain values instead of arrays let PL/pgSQL keep its
--- plans, and a number instead of a set spares the caller's statement a function scan: half the time of a batch of
--- one.
+-- Most callers enqueue single jobs, and wait for the call. Plain values instead of arrays let PL/pgSQL keep its plans,
+-- and a number instead of a set spares the caller's statement a function scan: half the time of a batch of one.
 create function pgjq.enqueue_job(queue text, job_id text, job_payload bytea, settings jsonb) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -597,7 +593,7 @@ declare
         (settings ->> 'run_at')::timestamptz,
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
-    -- As `pgjq.enter` does, without the call.
+    -- Inlined `pgjq.enter`.
     entered constant boolean := pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
     inherited jsonb;
     given bigint;
@@ -683,7 +679,7 @@ begin
     if run_at is not null and delay is not null then
         raise exception 'pass run_at or delay, not both' using errcode = 'check_violation';
     end if;
-    -- NaN is more than anything in PostgreSQL, so it fails the upper bounds, as infinity does.
+    -- NaN is greater than any number in PostgreSQL, so it fails the upper bounds, as infinity does.
     if delay < 0 or delay > 1.7e308 or result_ttl <= 0 or result_ttl > 1.7e308 then
         raise exception 'delay must be at least 0, result_ttl more than 0, both finite' using errcode = 'check_violation';
     end if;
@@ -700,7 +696,7 @@ begin
     if dead_letter = queue then
         raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
     end if;
-    -- A century is for ever, as it is for Python's callers, and a microsecond is the shortest time.
+    -- As for Python's callers, a century is the longest time and a microsecond the shortest.
     if delay > 3155760000 then
         delay := 3155760000;
     end if;

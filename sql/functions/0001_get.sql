@@ -1,8 +1,8 @@
--- Everything known of jobs by their ids, but for their payloads: a row of the view `jobs` for each that is there.
+-- The full status of jobs by id, without payloads: a row of the view `jobs` for each job that exists.
 --
--- Whoever knows a job's queue and id may ask, and cannot list what they do not know; that is why this is a function.
--- Its names were resolved when it was made, so it needs no search_path, and it is inlined: it costs what its statement
--- does. Index: body_id, then the primary keys.
+-- A caller that knows a job's queue and id may read it, but cannot list other jobs; that is why this is a function.
+-- Its names were resolved when it was created, so it needs no search_path, and it is inlined: it costs the same as its
+-- statement. Index: body_id, then the primary keys.
 create function pgjq.get_jobs(queue text, ids text[]) returns setof pgjq.jobs
 language sql stable
 begin atomic
@@ -10,8 +10,8 @@ begin atomic
     where v.queue_id = (select q.id from pgjq.queue as q where q.name = $1) and v.id = any($2);
 end;
 
--- Retry one job, and return it as this very transaction leaves it: no worker can claim it before that has committed. No
--- row if there is no such job; `became` is null where there was nothing to retry.
+-- Retry one job, and return it as this transaction leaves it: no worker can claim it before the commit. No row if the
+-- job does not exist; `became` is null if it could not be retried.
 create function pgjq.retry_job(queue text, job_id text) returns table (became text, job pgjq.jobs)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,9 +1,9 @@
--- Taking jobs out by hand or by age, and bringing them back: where a job goes, the next of its key may run.
+-- Cancel, delete, retry and prune jobs: when a job leaves, the next job of its key is unblocked.
 
 -- Cancel jobs that are not running: their records stay as cancelled, their ids are free at once. Returns their ids.
 --
--- Races with a claim are settled by the lock of the job's row: if the claim was first, the state is checked again after
--- the wait, nothing matches, and the caller looks at what the job has become.
+-- The lock of the job's row decides a race with a claim: if the claim was first, the state is checked again after the
+-- wait, nothing matches, and the caller reads the job's new state.
 -- Index: body_id, then the primary key.
 create function pgjq.cancel_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
@@ -66,9 +66,9 @@ begin
 end
 $$;
 
--- Forget jobs that are not running, and their ids; return the ids that were forgotten.
+-- Delete jobs that are not running, and free their ids; return the ids that were deleted.
 --
--- The job's row goes first: a claim that was faster leaves nothing to delete, and then the rest of the job stays, too.
+-- The row in `job` is deleted first: if a claim was faster, nothing is deleted, and the rest of the job stays, too.
 -- Index: body_id, then the primary keys.
 create function pgjq.delete_jobs(queue text, ids text[]) returns setof text
 language plpgsql volatile
@@ -132,12 +132,12 @@ begin
 end
 $$;
 
--- Put failed or cancelled jobs back in their own places, with all their attempts; say what became of each: queued, or
--- taken if the policy has no place for it now. What is neither failed nor cancelled is left out.
+-- Requeue failed or cancelled jobs in their own places, with all their attempts; return for each `queued`, or `taken`
+-- if the policy has no slot for it now. Jobs in other states are left out.
 --
--- The lease goes on from where it was: a worker of an earlier life that wakes up late still holds an old number.
--- An id that is enqueued again at this moment is not put back as well: that marks the record as superseded, under the
--- lock that this waits for. And the queue cannot be deleted meanwhile: what had gone back would be left without it.
+-- The lease number continues: a worker of an earlier run that resumes late still has an old number. An id that is
+-- enqueued again at the same time is not requeued as well: that enqueue marks the record as superseded, under the row
+-- lock that this waits for. The queue cannot be deleted meanwhile: requeued jobs would be left without a queue.
 -- Index: body_id, then the primary key of done.
 create function pgjq.retry_jobs(queue text, ids text[]) returns table (id text, became text)
 language plpgsql volatile
@@ -198,8 +198,8 @@ begin
 end
 $$;
 
--- Prune up to `limit` records of ended jobs whose time has passed, and whose result's as well: until then it can be
--- read and its id is taken; return how many. Small batches, and nothing that workers use is locked.
+-- Prune up to `limit` records of ended jobs whose retention and result_ttl have passed: until then the result can be
+-- read and the id is taken. Returns how many. Batches are small, and no row that workers use is locked.
 --
 -- Index: done_delete, from the past to now; then the primary keys, once for each.
 create function pgjq.prune_ended("limit" integer) returns integer
@@ -238,9 +238,9 @@ begin
 end
 $$;
 
--- Prune up to `limit` jobs that waited longer than their retention without being run to an end; return how many.
+-- Prune up to `limit` jobs that have waited longer than their retention without ending; return how many.
 --
--- Those running are left alone, and so is a failing job in strict order: age never unblocks a key. The retention is the
+-- Running jobs are left alone, and so is a failing job in strict order: age never unblocks a key. The retention is the
 -- job's own, or 14 days as in `pgjq/options.py`, and never the caller's: the right to prune is no right to delete.
 -- Index: the primary key of job.
 create function pgjq.prune_waiting("limit" integer) returns integer

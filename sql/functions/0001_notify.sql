@@ -1,14 +1,14 @@
--- Telling others, without hurting those who enqueue.
+-- Notifications that do not slow producers down.
 --
--- A commit that notifies takes a lock of the whole server, so nobody notifies unless somebody listens. A listener
--- says so by holding a shared advisory lock in its session: it goes when the session goes, and it costs no write. A
--- writer asks by trying the exclusive lock and giving it back at once, about a microsecond. Two writers asking at the
--- same moment may take each other for a listener: one notice too many, never one too few.
+-- A commit that notifies takes a lock of the whole server, so a writer notifies only if a listener exists. A listener
+-- shows itself by a shared advisory lock in its session: the lock ends with the session, and costs no write. A writer
+-- checks by trying the exclusive lock and releasing it at once, about a microsecond. Two writers that check at the same
+-- moment may take each other for a listener: one notification too many, never one too few.
 
--- A transaction of several statements may commit long after its statement asked, when a worker has fallen asleep in
--- between. So it holds a shared lock on the queue until it ends (taken before it asks, so that either side sees the
--- other), and a worker that finds such a lock looks again soon instead of trusting a notification. A writer that cannot
--- have the lock at once notifies: it never waits for a lock that any login can take.
+-- A transaction of several statements may commit long after its check, when a worker has fallen asleep in between. So
+-- it holds a shared lock on the queue until it ends (taken before the check, so that either side sees the other), and
+-- a worker that finds such a lock reads again soon instead of relying on a notification. A writer that cannot get the
+-- lock at once notifies: it never waits for a lock that any login can take.
 
 -- Wake the workers that sleep on a queue, if there are any.
 create function pgjq.wake(queue text) returns void
@@ -28,7 +28,7 @@ begin
 end
 $$;
 
--- Is a transaction open that has something for the workers of one of these queues, and may not notify them?
+-- Is a transaction open that has enqueued into one of these queues, and may not notify their workers?
 create function pgjq.has_uncommitted(queues text[]) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -48,7 +48,7 @@ begin
 end
 $$;
 
--- Does anybody subscribe to events?
+-- Are there subscribers to events?
 create function pgjq.watched() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -58,7 +58,7 @@ begin
 end
 $$;
 
--- One event as it goes over the wire: small, because a notice holds 8,000 bytes; who wants the result reads it.
+-- One event as JSON: small, because a notification holds 8,000 bytes; a subscriber that wants the result reads it.
 create function pgjq.event(
     name text, queue text, id text, attempts integer,
     count integer default null, action text default null, reason text default null
@@ -72,7 +72,7 @@ as $$
     ))::text
 $$;
 
--- Put short texts together into as few JSON arrays as fit into a notice each, in their order.
+-- Merge short texts into as few JSON arrays as fit into one notification each, in order.
 create function pgjq.pages(texts text[]) returns setof text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -85,7 +85,7 @@ as $$
     group by sized.page
 $$;
 
--- Send events in as few notices as they fit in.
+-- Publish events in as few notifications as possible.
 create function pgjq.publish(events text[]) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp
@@ -93,7 +93,7 @@ as $$
     select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
 $$;
 
--- Send an event for each of these jobs: what has become of it.
+-- Publish an event with the new state of each of these jobs.
 create function pgjq.tell(queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp

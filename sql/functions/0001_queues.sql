@@ -1,7 +1,7 @@
 -- Queues and their definitions.
 
--- Keep a queue that is to be named from being deleted until this transaction ends; say whether it is there. One that is
--- being deleted is waited for. No name is no queue, and nothing is wrong with that.
+-- Keep a queue that will be referred to from being deleted until this transaction ends; return whether it exists. Waits
+-- for a delete in flight. Null is no queue and returns true.
 create function pgjq.keep_queue(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ begin
 end
 $$;
 
--- Refuse options of a definition that are not within the bounds of `pgjq/options.py`: its jobs inherit them.
+-- Refuse options of a definition outside of the bounds of `pgjq/options.py`: its jobs inherit them.
 create function pgjq.check_definition(options jsonb) returns void
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -31,18 +31,18 @@ begin
 end
 $$;
 
--- Define a queue; say what came of it: created, exists, other_policy, other_partition, or no_dead_letter.
+-- Define a queue; return created, exists, other_policy, other_partition, or no_dead_letter.
 --
--- A queue that only its first job has made may still be defined as long as it holds no job, or as long as it keeps the
--- policy and the place that it has; it stays paused if it is. Of any number of callers one creates it and the others
--- find it there: they wait for each other, and for all callers that enqueue into it, on one lock.
+-- A queue that its first job has created can still be defined while it holds no job, or if it keeps its policy and
+-- partition; it stays paused if it is. Of any number of callers one creates it and the others find it: they wait for
+-- each other, and for all callers that enqueue into it, on one lock.
 create function pgjq.create_queue(
     queue text, policy integer, partition boolean, warning_queue_size integer, options jsonb
 ) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
--- Whoever waits for tables holds up all who come after; whoever waits longer than deadlock_timeout may have others die
--- for it. So rather try again.
+-- A session that waits for a table lock blocks all later ones; after deadlock_timeout it may make others fail. So it
+-- gives up soon, and the client repeats the call.
 set lock_timeout = '500ms'
 as $$
 #variable_conflict use_variable
@@ -57,7 +57,7 @@ begin
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
-        -- For producers who could not have the lock above: see `pgjq.enter_row`.
+        -- For producers that could not get the lock above: see `pgjq.enter_row`.
         perform from pgjq.queue as q where q.id = there.id for update;
         if (
             there.defined or exists (select from pgjq.body as b where b.queue_id = there.id)
@@ -90,7 +90,7 @@ begin
 end
 $$;
 
--- Give a queue tables of its own. Indexes and constraints come with the tables that they become parts of.
+-- Create partitions for a queue. Indexes and constraints come from the parent tables.
 create function pgjq.create_partitions(queue_id integer) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -124,8 +124,8 @@ begin
 end
 $$;
 
--- Change what a definition sets; null takes a setting back. Says changed, unknown, or no_dead_letter. Jobs that exist
--- keep what they had: they have inherited it already.
+-- Change a definition; null removes a setting. Returns changed, unknown, or no_dead_letter. Existing jobs keep the
+-- options that they have inherited.
 create function pgjq.update_queue(queue text, changes jsonb) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -149,9 +149,9 @@ begin
 end
 $$;
 
--- Delete a queue and all its jobs, also those that run; say deleted, unknown, or the name of a queue whose dead letter
--- it is. Tables of its own are dropped, however many jobs they hold. Waiters get one notification for the whole queue:
--- each of them looks at its own job then, and finds it gone.
+-- Delete a queue and all its jobs, also running ones; return deleted, unknown, or the name of a queue whose dead letter
+-- queue it is. Partitions of its own are dropped, however many jobs they hold. Waiters get one notification for the
+-- whole queue: each then reads its own job, and finds it gone.
 create function pgjq.delete_queue(queue text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -194,10 +194,10 @@ begin
 end
 $$;
 
--- Count every queue's jobs by state and keep the figures; return queues that have grown past their warning_queue_size,
+-- Count every queue's jobs by state and store the counts; return queues that have grown past their warning_queue_size,
 -- each once until it has been shorter again.
 --
--- One pass over the live jobs for all queues together; over the endings only if asked to, because they may be many.
+-- One pass over the live jobs of all queues; over the endings only on request, because they may be many.
 create function pgjq.observe(with_endings boolean) returns table (queue text, count integer, size integer)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,7 +1,7 @@
--- Taking back jobs whose workers went silent: sql/queries/reap.sql says what is guaranteed.
+-- Take back jobs whose workers went silent. Guarantees: sql/queries/reap.sql.
 --
--- A function, because what has failed may have to be copied to a dead letter queue, and a key whose job has gone has to
--- be given to the next one, in the same transaction and in a later snapshot.
+-- A function, because it must copy failed jobs to dead letter queues, and unblock the next job of each key, in the same
+-- transaction and in a later snapshot.
 -- Index: job_lease, from the past to now; then the primary keys, once for each.
 create function pgjq.reap("limit" integer, stale_age double precision)
 returns table (
@@ -28,7 +28,7 @@ begin
         where
             j.state = 1 and j.locked_until <= pgjq.now()
             and (j.locked_until <= pgjq.now() - make_interval(secs => reap.stale_age) or j.expire_at <= pgjq.now())
-        -- Those of one claim have one deadline; among them the order of enqueueing decides, as everywhere.
+        -- Jobs of one claim have one deadline; among them the order of enqueueing decides, as elsewhere.
         order by j.locked_until, j.seq
         limit reap."limit" for update skip locked
     ),
@@ -40,7 +40,7 @@ begin
                 when l.cancel_requested then 'cancelled'
                 when l.stalled + 1 > l.max_stalled then 'failed'
                 when l.attempts >= l.max_attempts and not l.requeue_exhausted then 'failed'
-                -- Stately: of a key, one job may be failing.
+                -- Stately: one job of a key may be failing.
                 when (l.queue_id & 7) = 3 and exists (
                     select from pgjq.job as o
                     where

@@ -1,10 +1,10 @@
--- Setting jobs aside that no statement can compute with.
+-- Set jobs with invalid values aside.
 --
--- The functions for producers refuse such a job; a row that was written with the owner's rights is not looked at. One
--- such row fails every claim of its queue, or all reaping, or all pruning. The client that meets such a failure calls
--- `pgjq.set_aside` and repeats its statement, so that the statements themselves check nothing.
+-- The functions for producers refuse such a job; rows written with the owner's rights are not checked. One such row
+-- fails every claim of its queue, or all reaping, or all pruning. The client that gets such an error calls
+-- `pgjq.set_aside` and repeats its statement, so the statements themselves check nothing.
 
--- Compute what claims, reapers, settlements and pruning compute with a job; say what fails, or nothing.
+-- Run the computations of claims, reapers, settlements and pruning on a job; return the error, or null.
 create function pgjq.find_fault(job pgjq.job, options jsonb) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -25,10 +25,10 @@ exception when data_exception then
 end
 $$;
 
--- End jobs of these queues, or of all, as failed if no statement can compute with them; return how many.
+-- End jobs of these queues, or of all, as failed if their values are invalid; return how many.
 --
--- The error in their records says why. They are not copied to a dead letter queue, where they would do the same. A job
--- that is running is left to its worker until its lease has lapsed. Reads all live jobs: for the rare case only.
+-- The error in their records says why. They are not copied to a dead letter queue, where they would fail statements
+-- again. A running job is left to its worker until its lease has lapsed. Reads all live jobs: for the rare case only.
 create function pgjq.set_aside(queues text[] default null) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -65,7 +65,7 @@ begin
 end
 $$;
 
--- End a job as failed whose row is locked, tell its waiters and subscribers, and let the next one of its key run.
+-- End a job whose row is locked as failed, notify waiters and subscribers, and unblock the next job of its key.
 create function pgjq.fail_job(job pgjq.job, queue text, id text, error text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

@@ -1,18 +1,12 @@
--- Ending runs, or giving jobs back: sql/queries/settle.sql says what is guaranteed.
+-- Settle runs. Guarantees: sql/queries/settle.sql.
+
+-- Find slots for released jobs in queues where there may be none: short and stately.
 --
--- A function for the same reasons as claiming (functions/0001_claim.sql). Index: the primary key, once for each row
--- given; `state + 0` keeps the planner from starting at the running jobs, which made this quadratic.
---
--- Answers with what became of the jobs, in three arrays; they are null if every run ended as its outcome says, which is
--- nearly always, and then there is nothing to read. States are those of the tables; none given means completed.
--- `lock_limit` is how long to wait for a row that another transaction has locked; none given means the session's own.
--- Find a place for jobs that are given back in queues where there may be none: short and stately.
---
--- A job that cannot be queued again, because another one is, or comes before it in this very batch, waits as failing
--- (1: without having failed); and one that cannot be failing, because another one is, has failed (4). Nobody else can
--- take the place of a failing job meanwhile: only the one job of a key that is processing could. The place of a queued
--- one is taken by enqueueing, and then the index job_place says so, and the caller looks again. If it is taken by a
--- transaction that stays open (`crowded`), nobody waits for that, and it counts as taken.
+-- A job that cannot be queued again, because another one is, or precedes it in this batch, waits as failing (1: without
+-- having failed); a job that cannot be failing, because another one is, has failed (4). No other job can take the slot
+-- of a failing job meanwhile: only the one processing job of a key could. An enqueue may take the slot of a queued job;
+-- then the index job_place refuses the update, and the caller repeats. If a transaction that stays open has taken it
+-- (`crowded`), the caller does not wait, and the slot counts as taken.
 create function pgjq.find_places(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[], crowded boolean,
     out into_states smallint[], out with_errors text[]
@@ -72,6 +66,14 @@ as $$
     from placed as p
 $$;
 
+-- End runs, or release jobs.
+--
+-- A function for the same reasons as claiming (functions/0001_claim.sql). Index: the primary key, once for each given
+-- row; `state + 0` keeps the planner from starting at the running jobs, which made this quadratic.
+--
+-- Returns the new states of the jobs, in three arrays; they are null if every run ended as its outcome says, which is
+-- nearly always, and then there is nothing to read. States are those of the tables; null means completed. `lock_limit`
+-- is how long to wait for a row that another transaction has locked; null means the session's own limit.
 create function pgjq.settle(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], results bytea[], errors text[],
     delays double precision[], lock_limit text default null,
@@ -105,8 +107,8 @@ begin
     if lock_limit is not null then
         perform set_config('lock_timeout', lock_limit, true);
     end if;
-    -- First those to be given back, then those to be ended: a wish to cancel that was committed while the first
-    -- statement waited for the row is seen by the second, which ends the job as cancelled.
+    -- First the jobs to release, then the jobs to end: if a cancel request is committed while the first statement waits
+    -- for the row, the second sees it and ends the job as cancelled.
     if 3 > any(states) then
         loop
             begin
@@ -147,13 +149,13 @@ begin
                 exit;
             exception
                 when unique_violation then
-                    -- Somebody enqueued into the place in the same moment. A hundred times in a row nobody does.
+                    -- An enqueue took the slot at the same moment. That does not happen a hundred times in a row.
                     tries := tries + 1;
                     if tries = 100 then
                         raise;
                     end if;
                 when lock_not_available then
-                    -- No place is waited for any more: a job's own row is locked.
+                    -- With `crowded` no slot is waited for: another transaction has locked a job's own row.
                     if crowded and lock_limit is not null then
                         raise;
                     end if;
@@ -161,7 +163,7 @@ begin
             end;
         end loop;
         perform pgjq.next_turn(back.queue_ids, back.keys);
-        -- Also for jobs that are due later: sleepers nap until the next job is due, and this one may come first.
+        -- Also for jobs that are due later: workers sleep until the next job is due, and this one may come first.
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(back.woken);
         if watched then
             perform pgjq.tell(back.queue_ids, back.seqs, back.states, back.attempts);
@@ -190,7 +192,7 @@ begin
         )
         select
             m.queue_id, m.seq, m.lease, m.started_at, clock, clock + pgjq.span(m.result_ttl),
-            -- What has failed in strict order stays, whatever its age: it blocks its key.
+            -- A failed job in strict order stays, whatever its age: it blocks its key.
             case when m.delete_after > 0 and not ((m.queue_id & 7) = 5 and m.ended = 4)
                 then clock + pgjq.span(m.delete_after) end, m.worker_id,
             m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
@@ -230,10 +232,10 @@ begin
 end
 $$;
 
--- Tell how runs ended: the state that each left its job in, and whether the job has the error given with it. No row for
--- a run that goes on, or whose job has been claimed again or is gone.
+-- Return how runs ended: the state in which each left its job, and whether the job has the given error. No row for a
+-- run that goes on, or whose job has been claimed again or is gone.
 --
--- Errors are compared here, so that the caller learns nothing of an error that it does not know.
+-- Errors are compared here, so that the caller learns nothing about an error that it does not know.
 -- Index: the primary keys, once for each row given.
 create function pgjq.find_settled(queue_ids integer[], seqs bigint[], leases integer[], errors text[]) returns table (
     seq bigint, lease integer, state smallint, same_error boolean
@@ -257,9 +259,9 @@ as $$
     left join pgjq.progress as p on p.seq = j.seq and p.queue_id = j.queue_id
 $$;
 
--- Save a checkpoint for a job's next run, if the lease still holds; return the job's number then.
+-- Save a checkpoint for a job's next run, and return the job's number, if the lease still holds.
 --
--- The job's row is locked first, so that a reaper and a new owner cannot come between the check and the write.
+-- The job's row is locked first, so that no reaper or new claim comes between the check and the write.
 -- Index: the primary keys.
 create function pgjq.save_checkpoint(queue_id integer, seq bigint, lease integer, checkpoint bytea) returns setof bigint
 language plpgsql volatile

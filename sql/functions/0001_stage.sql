@@ -1,25 +1,24 @@
--- Enqueueing a great many jobs from many places at once, all or none: each place fills a table of its own, a stage, and
--- one transaction makes jobs of all that is on the stages.
+-- Bulk writes: enqueue very many jobs from many tasks at once, all or none. Each task fills its own table, a stage, and
+-- one transaction makes jobs of everything on the stages.
 --
--- A stage appears when whoever filled it commits, and goes in the transaction that empties it. What was staged twice,
--- because somebody was slow and somebody else took over, is on two stages, of which one is named in the end. The other
--- goes with it, for a stage's name says which write it is of; one that appears later lies there until it is swept.
+-- A stage becomes visible when the task that filled it commits, and is dropped by the transaction that empties it. If a
+-- task was slow and another took over, the rows are on two stages, and the write names one of them. The other is
+-- dropped with it, because a stage's name contains its write; a stage that appears later stays until it is swept.
 --
--- One connection keeps one processor busy. So a large write is two transactions at once: one adds most of the bodies,
--- the other all the rest, and with it the jobs. The former is committed a moment before the latter, and a body is
--- nobody's job: everybody who looks for jobs looks for their rows in `job` or `done`. Jobs still come all or none, in
--- one commit.
+-- One connection keeps one processor busy. So a large write is two concurrent transactions: one adds most of the
+-- bodies, the other adds the rest and all the jobs. The first commits a moment before the second. A body alone is no
+-- job: every reader of jobs looks for their rows in `job` or `done`. Jobs still appear all or none, in one commit.
 --
---   * A writer that dies in that moment leaves bodies behind, whose ids look taken. Whoever wants such an id waits for
---     a writer who may be about to commit, which a lock tells, and removes the body if no job came of it (`free_id`).
---     Where nobody wants it, the next write removes it: the bodies' commit says in `bulk_body` which they are, and the
---     jobs' commit takes that back. No write ever makes jobs of bodies that it finds: one that is made again has the
---     same numbers, and tells its own bodies by the moment that they were made at.
---   * No server sees a deadlock that goes through two connections of one client. So neither waits for anybody's id: if
---     one is taken, or somebody else is just adding it, both are undone, and everything is done in one transaction
---     instead, by the order of ids.
+--   * A writer that dies in that moment leaves bodies behind whose ids look taken. A producer that wants such an id
+--     waits for a writer that may be about to commit, which a lock shows, and removes the body if it has no job
+--     (`free_id`). If no producer wants the id, the next write removes the body: the bodies' commit lists them in
+--     `bulk_body`, and the jobs' commit deletes that row. No write makes jobs of bodies that it finds: a repeated write
+--     has the same numbers, and recognises its own bodies by their creation time.
+--   * No server detects a deadlock across two connections of one client. So neither transaction waits for an id: if one
+--     is taken, or another transaction is adding it, both roll back, and one transaction adds everything instead, in
+--     the order of ids.
 
--- The schema that all this is in, as SQL writes it.
+-- The name of this schema, quoted as SQL needs it.
 create function pgjq.home() returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -27,8 +26,7 @@ as $$
     select t.typnamespace::regnamespace::text from pg_type as t where t.oid = pg_typeof(null::pgjq.queue)::oid
 $$;
 
--- The stages that are there: their names, when they were made, and of which writes they are. All of it is in the name,
--- and no other table has such a name.
+-- The existing stages: their names, creation times and writes, all read from the name. No other table has such a name.
 create function pgjq.stages() returns table (stage text, made_at timestamptz, write text)
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -40,7 +38,7 @@ as $$
         and c.relname ~ '^stage_[0-9]{1,12}_[0-9a-f]{32}_[0-9a-f]{8}$'
 $$;
 
--- How many pages these stages have.
+-- The number of pages of these stages.
 create function pgjq.stage_pages(stages text[]) returns bigint
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -50,10 +48,9 @@ as $$
     from unnest(stages) as s (name)
 $$;
 
--- Make a stage of a write, which 32 hexadecimal digits name, in the transaction that is going to fill it; return its
--- name.
+-- Create a stage of a write, named by 32 hexadecimal digits, in the transaction that fills it; return its name.
 --
--- Not logged: what a crash loses here has not been promised to anybody. Numbers are drawn as rows come in.
+-- Unlogged: a crash may lose rows that no caller relies on yet. Numbers are drawn as rows arrive.
 create function pgjq.create_stage(write text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -75,7 +72,7 @@ begin
 end
 $$;
 
--- Drop the stages of these writes, whoever filled them.
+-- Drop all stages of these writes.
 create function pgjq.drop_stages(writes text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -90,9 +87,9 @@ begin
 end
 $$;
 
--- Remove bodies that writers have left in a queue, or in any, and that no job came of. Those of a writer that may be
--- about to commit are not left yet, and are passed over: it holds the queue's lock. A transaction of its own, so that
--- nobody waits for the lock for long, nor for an id that is free again.
+-- Remove the bodies without jobs that writers have left in a queue, or in any. Bodies of a writer that may be about to
+-- commit, which holds the queue's lock, are skipped. Run it in its own transaction, so that no session waits long for
+-- the lock or for an id that is free again.
 create function pgjq.remove_leftovers(in_queue integer default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -113,8 +110,8 @@ begin
 end
 $$;
 
--- Drop stages that were made more than `age` seconds ago and that nobody is using, and what dead writers have left;
--- return how many stages. Somebody else's are left to their owner.
+-- Drop unused stages that were created more than `age` seconds ago, and the bodies that dead writers have left; return
+-- the number of stages. Stages of other owners are left to them.
 create function pgjq.sweep_stages(age double precision) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -144,12 +141,11 @@ begin
 end
 $$;
 
--- Begin a write: find out whether it has been made, and else the number of its queue and the moment that it is made at.
+-- Begin a write: return its result if it has been made, else the number of its queue and its time.
 --
--- `write_id` and `batch` name it: what has been written under a name is not written again, and the first answer is
--- given again. Two who write under one name come here one after the other. A stream's batches come in their order: one
--- that has been overtaken is of a stream that began anew under an old name, and would be taken for what that name has
--- written.
+-- `write_id` and `batch` name it: a write with a known name is not repeated; its first result is returned again. Two
+-- writers with the same name come here one after the other. The batches of a stream come in order: an overtaken batch
+-- belongs to a stream that restarted under an old name, and would be taken for what that name has written.
 create function pgjq.open_write(
     queue text, write_id text, batch bigint,
     out jobs bigint, out duplicates bigint, out queue_id integer, out at timestamptz, out options jsonb
@@ -179,7 +175,7 @@ begin
 end
 $$;
 
--- End it: what came of it is noted, and its stages go.
+-- End a write: record its result and drop its stages.
 create function pgjq.close_write(
     write_id text, batch bigint, stages text[], added bigint, refused bigint
 ) returns void
@@ -194,13 +190,13 @@ begin
     where
         b.id = write_id and b.batch = close_write.batch and b.created_at = w.at
         and w.id = write_id and w.batch = close_write.batch;
-    -- Of a stream, only the last batch can come again.
+    -- Of a stream, only the last batch can be repeated.
     delete from pgjq.bulk_write as w where w.id = write_id and w.batch < close_write.batch - 100;
     perform pgjq.drop_stages(array(select distinct split_part(s.name, '_', 3) from unnest(stages) as s (name)));
 end
 $$;
 
--- A query for everything on these stages, or for one of so many parts of each: some of its pages.
+-- A query for all rows of these stages, or for one of `parts` parts of each: some of its pages.
 create function pgjq.staged(stages text[], part integer default 0, parts integer default 1) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -214,8 +210,7 @@ as $$
     from (select n.name, pgjq.stage_pages(array[n.name]) as pages from unnest(stages) as n (name)) as s
 $$;
 
--- A statement that adds bodies of what a query brings, at the moment $1 to queue $2 with options $3, by the order of
--- their ids.
+-- A statement that adds the bodies of a query's rows, at the time $1 to queue $2 with options $3, in the order of ids.
 create function pgjq.adding_bodies(staged text) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -227,13 +222,13 @@ as $$
     )
 $$;
 
--- Add bodies of a large write, and wait for nobody; return how many, or nothing if some id is taken. Looking at every
--- id before it goes in would double the time. Those that are added in a transaction of their own are committed while
--- the one that adds the jobs holds its lock.
+-- Add bodies of a large write without waiting for another transaction; return how many, or null if some id is taken.
+-- Checking every id before the insert would double the time. Bodies that are added in their own transaction are
+-- committed while the transaction that adds the jobs holds its lock.
 --
--- With four fifths of the bodies on one side, and `the_rest` and the jobs on the other, both are done at about the same
--- time. Bodies go in by parts of some 30 megabytes, each in the order of its ids: the numbers and the ids of a part are
--- then near each other in their indexes, and it is sorted in memory.
+-- With four fifths of the bodies in one transaction, and `the_rest` and the jobs in the other, both end at about the
+-- same time. Bodies are added in parts of some 30 megabytes, each in the order of its ids: the numbers and ids of a
+-- part are then close in their indexes, and the part is sorted in memory.
 create function pgjq.add_bodies(
     write_id text, batch bigint, queue_id integer, at timestamptz, options jsonb, stages text[], the_rest boolean
 ) returns bigint
@@ -249,7 +244,7 @@ declare
     added bigint := 0;
 begin
     if not the_rest then
-        -- This commit need not wait for the disk: that of the jobs is later in the log, and takes it along.
+        -- This commit need not wait for the disk: the commit of the jobs is later in the log, and flushes both.
         perform set_config('synchronous_commit', 'off', true);
         insert into pgjq.bulk_body (id, batch, queue_id, created_at) values (write_id, batch, queue_id, at);
     end if;
@@ -264,12 +259,12 @@ exception when unique_violation or lock_not_available then
 end
 $$;
 
--- Make jobs of everything on these stages, in a write that has been opened; return how many were made, and how many
--- were not, because their ids or their places were taken. With `apart`, `add_bodies` adds the bodies of all of them.
+-- Make jobs of all rows on these stages, in an opened write; return how many were added, and how many were not, because
+-- their ids or slots were taken. With `apart`, `add_bodies` adds all the bodies.
 --
--- It is what `pgjq.add_jobs` does, for rows that are too many for arrays. As there, rows go in by the order of
--- their ids, so that two callers with ids in common cannot deadlock. An id whose job is over, and everything where
--- a policy may refuse a job, goes through that very function.
+-- It does what `pgjq.add_jobs` does, for more rows than arrays can hold. As there, rows are added in the order of ids,
+-- so that two callers with ids in common cannot deadlock. An id whose job has ended, and all jobs that a policy may
+-- refuse, go through that function.
 create function pgjq.enqueue_staged(
     queue text, here integer, at timestamptz, inherited jsonb, stages text[], expected bigint, apart boolean,
     out jobs bigint, out duplicates bigint
@@ -334,7 +329,7 @@ begin
     end if;
 
     if jobs < expected and not apart and (here & 7) not in (1, 3, 4) then
-        -- Of those whose ids were taken, most are duplicates at first sight, and are only counted.
+        -- Most rows with a taken id are duplicates at first sight, and are only counted.
         execute format(
             'create temporary table rest on commit drop as
             select s.*, coalesce(
@@ -380,7 +375,7 @@ begin
         raise exception '% rows were staged, and % are there', expected, jobs + duplicates;
     end if;
     if apart then
-        -- Until this is committed, the bodies are about to become jobs: see `pgjq.free_id`.
+        -- Until the commit, the bodies are about to become jobs: see `pgjq.free_id`.
         perform pg_advisory_xact_lock_shared(hashtext('pgjq.write'), here);
     end if;
 end

@@ -1,21 +1,21 @@
--- Whose turn it is, where one job of a key may run at a time: singleton, stately, key_strict_fifo.
+-- Blocked jobs, where one job of a key may run at a time: singleton, stately, key_strict_fifo.
 --
--- A job is enqueued ready, whatever its key is doing: whoever enqueues may keep a transaction open for hours, and
--- nobody is to wait for it. The first claim that meets a ready job of a busy key *holds* it: out of the index that
--- claims walk, so that it costs the claims after it nothing, however many there are. Whatever was in its way *wakes*
--- one held job of the key when it goes. Nothing is lost between the two, because a claim holds a job only while it has
--- a lock on the row that is in the way, and that row goes only under a lock of its own; if it is going just now, the
--- job stays ready and the next claim looks again. Only claims, settlements and their like take these locks, and all of
--- them are short.
+-- A job is enqueued as ready, whatever the state of its key: a producer may keep its transaction open for hours, and no
+-- session must wait for it. The first claim that finds a ready job of a busy key *holds* it: it takes the job out of
+-- the index that claims walk, so that later claims do not read it, however many there are. The transaction that
+-- removes the blocker *wakes* one held job of the key. No wake-up is lost in between: a claim holds a job only while it
+-- has a lock on the blocking row, and that row changes only under a lock of its own; if it is changing at the moment,
+-- the job stays ready and the next claim checks again. Only claims, settlements and similar short transactions take
+-- these locks.
 --
--- That a key never runs twice does not depend on any of this: the index job_place is what forbids it.
+-- None of this ensures that a key never runs twice: the index job_place does.
 
--- Lock and choose up to `room` jobs of a queue that may run now, and hold those that are in a busy key's line.
+-- Lock and return up to `room` jobs of a queue that may run now, and hold jobs that a busy key blocks.
 --
--- Candidates come from the head of job_ready, so that an older job of a busy key hides nobody. One is in the way of a
--- candidate: a job of its key that is processing, or ready and before it; in strict order also one that is failing or
--- has failed, and any that was created before. So two claims at once do not choose two jobs of one key, but for jobs
--- that came or went in the same moment; job_place then refuses the second, and `pgjq.claim` looks again.
+-- Candidates come from the head of job_ready, so that an older job of a busy key hides no other. A candidate is blocked
+-- by a job of its key that is processing, or ready and before it; in strict order also by one that is failing or has
+-- failed, and by any that was created before. So two concurrent claims do not choose two jobs of one key, except for
+-- jobs that came or went at the same moment; job_place then refuses the second, and `pgjq.claim` repeats.
 --
 -- Index: job_ready; then for each candidate job_place, job_turn, and in strict order job_line and done_blocked.
 create function pgjq.choose(queue_id integer, room integer) returns tid[]
@@ -55,11 +55,11 @@ begin
         after_seq := met[cardinality(met)];
         seen := seen + cardinality(met);
 
-        -- In a later snapshot than the locks: what a rival has just given away is seen.
+        -- In a later snapshot than the locks, so that it sees jobs that a concurrent claim has just taken.
         with candidate as materialized (
             select
                 j.seq, j.ctid, j.rank, j.state, coalesce(j.singleton_key, '') as key, m.n,
-                -- In strict order the one that is failing has its key already, also before an older one that came late.
+                -- In strict order a failing job owns its key, even before an older job that was committed later.
                 row_number() over (
                     partition by coalesce(j.singleton_key, '')
                     order by case when in_line then -j.state else j.rank end, j.seq
@@ -112,14 +112,14 @@ begin
         into chosen, behind, blocked, blockers
         from judged as v;
 
-        -- Those behind another candidate have in their way what this claim has locked itself.
+        -- Jobs behind another candidate are blocked by a row that this claim has locked itself.
         update pgjq.job as j set ready = false, held = true where j.queue_id = here and j.seq = any(behind);
         if blocked is not null then
             with sure as materialized (
                 select g.seq
                 from unnest(blocked, blockers) as g (seq, blocker)
                 inner join pgjq.job as x on x.seq = g.blocker and x.queue_id = here
-                -- It may have changed since it was looked at: it must still be in the way, and wake somebody when it goes.
+                -- The blocker may have changed since it was read: it must still block, and wake a job when it leaves.
                 where x.state = 1 or x.ready or (in_line and (x.state = 2 or x.seq < g.seq))
                 for share of x skip locked
             ),
@@ -137,7 +137,7 @@ begin
                 j.queue_id = here
                 and j.seq = any(array(select s.seq from sure as s union all select f.seq from failed as f));
         end if;
-        -- Held jobs are met once, but there may be very many of them: the rest is the next claim's.
+        -- A job is held once, but there may be very many to hold: the next claim continues.
         exit when cardinality(chosen) >= room or cardinality(met) < wanted or seen >= 10000;
         wanted := greatest(room - cardinality(chosen), least(2 * wanted, 1000));
     end loop;
@@ -145,8 +145,8 @@ begin
 end
 $$;
 
--- Wake keys that hold jobs although nothing is in their way. That cannot happen, unless somebody deletes rows by hand,
--- or a worker dies between a handler's own transaction and `pgjq.pass_on`.
+-- Wake keys that have held jobs and no blocker. That happens only if an operator deletes rows by hand, or a worker dies
+-- between a handler's own transaction and `pgjq.pass_on`.
 create function pgjq.wake_forgotten() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -182,9 +182,9 @@ begin
 end
 $$;
 
--- Wake one held job of each of these keys, and sleeping workers, after whatever was in their way has gone.
+-- Wake one held job of each of these keys, and sleeping workers, after the blocker is gone.
 --
--- Which one comes first is the policy's order; whether it may run is for the claim to see.
+-- The policy's order decides which job is first; the claim checks whether it may run.
 -- Index: job_turn, in strict order job_line: the first entry of each key.
 create function pgjq.next_turn(queue_ids integer[], keys text[]) returns void
 language plpgsql volatile
@@ -238,16 +238,16 @@ begin
             (select count(n.seq) from next as n) > (select count(*) from turned)
         into woken, missed;
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(woken);
-        -- Somebody took out in the same moment whom we were about to wake, and saw in the way what we have taken out.
+        -- A concurrent transaction took out the job to wake, and woke no other: it still saw the blocker. So repeat.
         exit when not missed;
     end loop;
 end
 $$;
 
--- Wake the next one of an ended job's key once more.
+-- Wake the next job of an ended job's key once more.
 --
--- A transaction with a snapshot of its own ends a job without seeing what claims have held since it began, and wakes
--- nobody. So whoever let a handler's own transaction end a job says afterwards, outside of it, that the key is free.
+-- A transaction with an old snapshot ends a job without seeing jobs that claims have held since it began, and wakes
+-- none of them. So after a handler's own transaction has ended a job, its worker calls this outside of it.
 -- Index: the primary key of done.
 create function pgjq.pass_on(queue_id integer, seq bigint) returns void
 language plpgsql volatile

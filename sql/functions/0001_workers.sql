@@ -1,10 +1,10 @@
 -- Worker records.
 
--- Prune registrations of workers that were killed and have been silent for a day longer than it takes to be taken for
--- dead, and names of workers that no record mentions any more; return how many names.
+-- Prune registrations of killed workers, a day after they count as dead, and names of workers that no record refers to;
+-- return how many names.
 --
--- History names workers by numbers, without an index on them. So whether a name is still needed takes a look at all of
--- it: not before the usual retention has passed since the worker was last seen, and then at most once a day.
+-- History refers to workers by number, without an index. So checking whether a name is still needed reads all of it:
+-- not before the default retention has passed since the worker was last seen, and then at most once a day.
 create function pgjq.prune_workers() returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

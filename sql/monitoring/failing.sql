@@ -4,8 +4,8 @@
 -- attempts  runs so far, of max_attempts at most.
 --
 -- Normal: few, of several kinds.
--- Not so: many with one error_type: what they all call is down. Pause the queue (`pgjq queues pause`) until it is
--- back, or they will use up their attempts.
+-- Not so: many with one error_type: a service that they all call is down. Pause the queue (`pgjq queues pause`) until
+-- it is back, or they will use up their attempts.
 --
 -- Exact; the 100 that run next are shown. How many there are in all is counted_failing of backlog.sql.
 select

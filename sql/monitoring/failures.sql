@@ -1,11 +1,11 @@
--- What kinds of errors made jobs fail for good in the last 24 hours, and how often?
+-- Which kinds of errors made jobs fail for good in the last 24 hours, and how often?
 --
--- error_type  the name of the exception; Stalled: no worker lived to the end of it, or it took too long.
+-- error_type  the name of the exception; Stalled: its worker died, or the attempt took too long.
 --
--- Normal: a few kinds that you know. Not so: a kind that began at a certain time (first_at): look at what was
--- deployed then.
+-- Normal: a few kinds that you know.
+-- Not so: a kind that began at a certain time (first_at): check what was deployed then.
 --
--- Exact; it reads the failed jobs of this day and none that were completed.
+-- Exact; it reads the failed jobs of this day and no completed ones.
 select
     f.queue, f.error_type, count(*) as jobs, min(f.finished_at) as first_at, max(f.finished_at) as last_at,
     max(f.error_message) as for_example

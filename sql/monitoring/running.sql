@@ -1,13 +1,12 @@
--- Which jobs are being run, by whom, and how long does each lease still hold?
+-- Which jobs are being run, by which worker, and how long does each lease still hold?
 --
--- lease_left         until the job counts as stalled; heartbeats move it ahead. Empty: it has neither lease nor
---                    expiry.
--- expires_in         until this attempt has taken too long; nothing moves that.
+-- lease_left         until the job counts as stalled; heartbeats extend it. Empty: it has neither lease nor expiry.
+-- expires_in         until this attempt has taken too long; nothing extends that.
 -- worker_silent_for  since the worker's last heartbeat.
--- cancel_requested   somebody asked for its end; whoever touches it next ends it as cancelled.
+-- cancel_requested   cancellation was requested; the next settlement, heartbeat or reaper ends the job as cancelled.
 --
 -- Normal: lease_left is positive and goes up and down with each heartbeat.
--- Not so: lease_left is negative for longer than a few seconds: nobody reaps (stalled.sql). running_for is long and
+-- Not so: lease_left is negative for longer than a few seconds: no reaper runs (stalled.sql). running_for is long and
 -- expires_in is empty: the queue has no expiry, and a handler that hangs hangs for ever.
 --
 -- Exact; it reads the running jobs only. The 200 whose lease ends first are shown.

@@ -1,13 +1,13 @@
--- Who waits for whom?
+-- Which sessions wait for a lock, and which session blocks each?
 --
--- One row for each session that waits for a lock in this database and each one that it waits for. lock_type:
--- transactionid is a row that somebody else has changed and not committed, relation a whole table, advisory one of
--- pgjq's own locks: enqueueing waits for whoever creates or deletes that queue.
+-- One row for each session that waits for a lock in this database and each session that it waits for. lock_type:
+-- transactionid is a row that another transaction has changed and not committed, relation a whole table, advisory one
+-- of pgjq's own locks: enqueueing waits for a transaction that creates or deletes the queue.
 --
--- Normal: no rows, or other ones each time.
+-- Normal: no rows, or different ones each time.
 -- Not so: the same blocked_by again and again, idle in transaction: its program forgot to commit;
--- pg_terminate_backend ends it. An ALTER TABLE or a migration that waits: everybody behind it waits, too; cancel it
--- and take a quieter hour.
+-- pg_terminate_backend ends it. An ALTER TABLE or a migration that waits: every session behind it waits, too; cancel
+-- it and run it in a quieter hour.
 --
 -- Exact. Texts and times of other logins' sessions are shown to members of pg_read_all_stats only.
 select

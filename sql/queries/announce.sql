@@ -1,4 +1,4 @@
--- Announce jobs that were copied in: wake sleeping workers, tell subscribers.
+-- Announce copied jobs: wake sleeping workers, notify subscribers.
 select
     pgjq.wake(:queue::text) as woken,
     case when pgjq.watched() then (

@@ -1,5 +1,5 @@
--- Wait until no transaction is in flight that ends this job: its row is locked by whoever does, until that commits or
--- not.
+-- Wait until no transaction in flight ends this job: such a transaction holds the row lock until it commits or rolls
+-- back.
 --
 -- Index: the primary key.
 select j.lease from pgjq.job as j

@@ -1,4 +1,4 @@
--- Keys of a queue in strict order that failed jobs block; nothing but null if the queue has another policy.
+-- Keys of a key_strict_fifo queue that failed jobs block; a single null if the queue has another policy.
 --
 -- Index: done_blocked.
 select distinct case when (q.id & 7) = 5 then d.singleton_key end as key

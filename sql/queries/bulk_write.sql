@@ -1,4 +1,4 @@
--- A write of many jobs that has been made: what came of it.
+-- The recorded result of a bulk write.
 select w.id, w.queue, w.jobs, w.duplicates, w.at
 from pgjq.bulk_write as w
 where w.id = :write_id::text and w.batch = :batch

@@ -1,6 +1,6 @@
--- Busy: is there a job of this queue that could be claimed now, or that somebody is running?
+-- Busy: is a job of this queue running, or ready to be claimed?
 --
--- One pass over the live jobs of the queue at the worst, which is short when it is nearly drained.
+-- At worst one pass over the live jobs of the queue, which are few when it is nearly drained.
 select exists(
     select from pgjq.queue as q
     inner join pgjq.job as j on q.id = j.queue_id

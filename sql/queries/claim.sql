@@ -1,13 +1,13 @@
--- Claim: give up to :limit due jobs of some queues, in the order of the queues, to one worker.
+-- Claim: take up to :limit due jobs of some queues, in the order of the queues, for one worker.
 --
 -- Guarantees
---   * No two callers get the same job: a row that another claim has locked is skipped, not waited for.
---   * Highest priority first, then the order of enqueueing; but the rows come in any order.
---   * Each claim raises the job's lease. Whoever held it before can no longer end, extend or checkpoint it.
+--   * No two callers get the same job: a claim skips rows that another claim has locked, without waiting.
+--   * Highest priority first, then the order of enqueueing; the rows are returned in any order.
+--   * Each claim raises the job's lease. The previous holder can no longer end, extend or checkpoint the job.
 --   * At most :limit rows, each with locked_until = now + lease, or the attempt's expiry if that comes first.
 --
--- It is one walk from the head of the index job_ready, `… order by rank, seq limit :limit for update skip locked`, and
--- lives in sql/functions/0001_claim.sql, with the settings that see to it.
+-- It walks the index job_ready from its head, `… order by rank, seq limit :limit for update skip locked`. The statement
+-- and the settings that force this plan are in sql/functions/0001_claim.sql.
 select
     c.queue, c.queue_id, c.seq, c.number, c.rank, c.id, c.payload, c.attempts, c.max_attempts, c.created_at,
     c.lease_seconds, c.expire_seconds, c.checkpoint, c.options

@@ -1,8 +1,8 @@
 -- Complete a job inside its handler's transaction: settle.sql with one row, and a limit for the pause before COMMIT.
 --
--- From here on the transaction holds the job's row, which reapers skip. Should the process freeze or its host vanish
--- before it commits, the server ends the session after :limit milliseconds, and the row is free again. No code of the
--- handler's runs in this pause.
+-- From here on the transaction locks the job's row, which reapers skip. If the process freezes or its host vanishes
+-- before COMMIT, the server ends the session after :limit milliseconds and frees the row. No code of the handler runs
+-- in this pause.
 select
     s.settled_states,
     pg_catalog.set_config('idle_in_transaction_session_timeout', :limit::text, true) as idle_limit

@@ -1,8 +1,8 @@
--- Settings of each session of a pool, once it is connected; not behind a pooler, where a session is not ours alone.
+-- Configure each new session of a pool; not behind a pooler, which shares sessions among clients.
 --
--- Read committed: every statement of a function has to see what was committed before it, whatever a database's own
--- default is, and whenever that is changed. The rest lets the server notice within half a minute that a client's host
--- has vanished, and free the row locks of its transactions; its own default is two hours.
+-- Read committed: every statement of a function must see all earlier commits, whatever the database's default is or
+-- becomes. The other settings let the server detect within half a minute that a client's host has vanished, and free
+-- the row locks of its transactions; the server's default is two hours.
 select
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
     pg_catalog.set_config('tcp_keepalives_idle', '10', false),

@@ -1,2 +1,2 @@
--- Copy the live rows of those jobs.
+-- Copy the live rows of these jobs.
 copy pgjq.job (seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, singleton_key) from stdin

@@ -1,4 +1,4 @@
--- Create a queue; say what came of it. See sql/functions/0001_queues.sql for what holds.
+-- Create a queue; return what happened. Guarantees: sql/functions/0001_queues.sql.
 select c.became
 from
     pgjq.create_queue(

@@ -1,2 +1,2 @@
--- Delete: forget jobs that are not running, and their ids. See sql/functions/0001_manage.sql for what holds.
+-- Delete jobs that are not running, and free their ids. Guarantees: sql/functions/0001_manage.sql.
 select d.id from pgjq.delete_jobs(:queue::text, :ids::text::text[]) as d (id)

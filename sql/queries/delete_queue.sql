@@ -1,2 +1,2 @@
--- Delete a queue and all its jobs; say what came of it. See sql/functions/0001_queues.sql for what holds.
+-- Delete a queue and all its jobs; return what happened. Guarantees: sql/functions/0001_queues.sql.
 select pgjq.delete_queue(:queue::text) as became

@@ -1,8 +1,8 @@
--- Demo history: endings of made-up jobs, as if they had run on the days from :first_day to before :last_day of a
--- history of :days days that begins at :begins and has about :jobs jobs. Says how many there are.
+-- Demo history: insert endings of made-up jobs, as if they had run on the days from :first_day to before :last_day of a
+-- history of :days days that begins at :begins and has about :jobs jobs. Returns their number.
 --
--- The same :seed makes the same history: chance is a hash of the job's number. Queues and workers must be there. Every
--- task has its own rhythm, run times, failures; with :incidents, four things go wrong on the way:
+-- The same :seed makes the same history: the random numbers are hashes of the job's number. Queues and workers must
+-- exist. Every task has its own rhythm, run times and failures; with :incidents, there are four incidents:
 --   a slow database     at 35 % of the days, from 10 to 12 o'clock, billing and search take six times as long
 --   a burst of failures at 58 %, from 14 to 17, the payment gateway times out
 --   a worker that hangs at 75 %, from 18 to 22, jobs stall on the worker media-2 and are run again by others
@@ -79,7 +79,7 @@ arriving as (
     cross join lateral (select d.expected * case when d.backlog and d.clock < 11 then 6 else 1 end as mean) as e
 ),
 
--- About as many as expected, scattered as counts are.
+-- About the expected number, with the scatter of a count.
 arrived as (
     select a.*, s.i, (a.cell * 1000000 + s.i) as job
     from arriving as a
@@ -102,7 +102,7 @@ chance as (
     from arrived as a
 ),
 
--- How it went: the last run's length, what it ended in, and how many runs and stalls there were before.
+-- The outcome: the length of the last run, its end state, and the number of runs and stalls before it.
 run as (
     select
         c.*, c.begins + make_interval(secs => c.moment * 3600) as created_at,

@@ -1,2 +1,2 @@
--- Drop stages of writes that are not going to be made.
+-- Drop the stages of abandoned writes.
 select pgjq.drop_stages(:writes::text[]) as dropped

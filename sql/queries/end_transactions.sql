@@ -1,8 +1,8 @@
 -- End the sessions with these application names: handlers' transactions whose jobs a reaper has just taken back.
 --
--- Such a transaction can never commit, because its lease is gone. But a process that was frozen inside the block keeps
--- its row locks for as long as it sleeps, and its TCP connection stays alive. Only sessions of the caller's own login
--- are ended, and only transactions that began before the reaping, :elapsed seconds ago: a later one is the next run.
+-- Such a transaction can never commit, because its lease is lost. But a process that froze inside the block keeps its
+-- row locks while it is frozen, and its TCP connection stays alive. Only sessions of the caller's own login are ended,
+-- and only transactions that began before the reaping, :elapsed seconds ago: a later one belongs to the next run.
 select pg_catalog.pg_terminate_backend(a.pid)
 from pg_catalog.pg_stat_activity as a
 where

@@ -1,5 +1,5 @@
--- Where to stop when about :limit endings are wanted, of transactions from :since to before :until: before the
--- transaction that would be too many, or after it if it is the first. Nothing if all of them are few enough.
+-- The transaction number at which to stop for about :limit endings of transactions from :since to before :until:
+-- before the transaction that exceeds the limit, or after it if it is the first. Null if all are within the limit.
 --
 -- Index: done_xid.
 select case when min(d.xid) < max(d.xid) then max(d.xid) else max(d.xid) + 1 end as cut

@@ -1,4 +1,4 @@
--- Between which numbers the jobs are that transactions from :since to before :until have ended, and how many.
+-- The range of the numbers, and the count, of jobs that transactions from :since to before :until have ended.
 --
 -- Index: done_xid.
 select min(d.seq) as first, max(d.seq) as last, count(*) as rows

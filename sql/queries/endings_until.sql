@@ -1,7 +1,8 @@
 -- Which endings can no longer change: all of transactions before `xmin`. A transaction that began earlier and commits
--- later has a number from there on, however long it takes. Numbers are one server's own, so this says which one.
+-- later has a number from there on, however long it takes. Each server counts its own transactions, so the server's
+-- identifier is returned, too.
 --
--- An ending that can be seen is of a transaction before `xmax`, unless another server gave the number: `restored`.
+-- A visible ending is of a transaction before `xmax`, unless another server assigned the number: `restored`.
 -- Index: done_xid.
 select
     (select c.system_identifier::text from pg_control_system() as c) as server,

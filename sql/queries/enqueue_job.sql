@@ -1,3 +1,3 @@
--- Enqueue one job whose id is most likely free: its number if it was, else null, and nothing has happened.
--- See sql/functions/0001_enqueue.sql for what holds.
+-- Enqueue one job whose id is probably free; return its number, or null if nothing was done.
+-- Guarantees: sql/functions/0001_enqueue.sql.
 select pgjq.enqueue_job(:queue::text, :id::text, :payload::text::bytea, :settings::text::jsonb) as seq

@@ -1,5 +1,4 @@
--- Extent: between which numbers the jobs of history are, and of all of them; how many there are, roughly; and what can
--- be seen now.
+-- Extent: the range of the numbers of ended jobs and of all jobs, and the snapshot.
 --
 -- Index: the primary keys, their ends only.
 select

@@ -1,4 +1,4 @@
--- Find: jobs by queue, state, key and age, in the order of their enqueueing, :limit at a time after :after.
+-- Find jobs by queue, state, key and age, in the order of enqueueing, :limit at a time after :after.
 --
 -- Index: the primary key of body, from :after on.
 select v.*

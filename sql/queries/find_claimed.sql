@@ -1,4 +1,4 @@
--- Find claimed: the jobs that a claim took whose answer was lost, as claim.sql would have returned them. See
+-- Find claimed: the jobs of a claim whose answer was lost, as claim.sql would have returned them. See
 -- sql/functions/0001_claim.sql.
 select
     c.queue, c.queue_id, c.seq, c.number, c.rank, c.id, c.payload, c.attempts, c.max_attempts, c.created_at,

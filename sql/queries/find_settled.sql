@@ -1,6 +1,6 @@
--- Find settled: how runs ended whose settlement got no answer. See sql/functions/0001_settle.sql.
+-- Find settled: the outcomes of runs whose settlement got no answer. See sql/functions/0001_settle.sql.
 --
--- Made after a second settle.sql, or await_job.sql, which waits for the lock of a first one that is still on its way.
+-- Runs after a second settle.sql, or after await_job.sql, which waits for the lock of a settlement still in flight.
 select f.seq, f.lease, f.state, f.same_error
 from
     pgjq.find_settled(

@@ -1,18 +1,18 @@
--- Heartbeat: move locked_until ahead for every lease that is still held.
+-- Heartbeat: extend locked_until for every lease that is still held.
 --
 -- Guarantees
---   * A lease that comes back as renewed was renewed, or could not be renewed past its attempt's expiry.
---   * A lease that comes back only as not renewed is held, but another transaction has locked its row: an operator's,
---     or the handler's own. This statement skips such a row: while it waited, all other leases of the worker would
---     lapse. The caller asks again soon, and trusts that lease no longer than before.
---   * A lease that does not come back is lost.
---   * The lease lapses `lease_seconds` after this statement began, so a worker that counts from when it sent it always
---     stops trusting its lease before the database does.
---   * It never waits for a row, so the order of the rows does not matter, and it takes part in no deadlock.
+--   * A lease returned as renewed was renewed, or could not be renewed past its attempt's expiry.
+--   * A lease returned only as not renewed is held, but another transaction has locked its row: an operator's, or the
+--     handler's own. The statement skips such a row, because all other leases of the worker would lapse while it
+--     waited. The caller repeats the heartbeat soon, and trusts that lease no longer than before.
+--   * A lease that is not returned is lost.
+--   * The lease lapses `lease_seconds` after this statement began, so a worker that counts from when it sent the
+--     statement always stops trusting its lease before the database does.
+--   * It never waits for a row, so the order of the rows does not matter, and it cannot deadlock.
 --
--- The second part of the answer is read only if some lease was not renewed, and has the renewed ones as well.
+-- The second part of the answer runs only if some lease was not renewed, and includes the renewed ones.
 --
--- Index: the primary key, once for each row given, as in settle.sql.
+-- Index: the primary key, once for each given row, as in settle.sql.
 with given as materialized (
     select g.queue_id, g.seq, g.lease
     from unnest((select :queue_ids::integer[]), (select :seqs::bigint[]), (select :leases::integer[]))

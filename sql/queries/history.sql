@@ -1,10 +1,10 @@
--- History: jobs that have ended, one row an ending, also of ids that have been enqueued again since. Those with numbers
--- from :first to before :last whose transactions are :since one and before :xmax, but for those that were :running from
--- :xmin on; what was :restored from another server's dump has numbers that nobody here has got to, and is history too.
--- Whoever needs fewer columns selects from this.
+-- History: ended jobs, one row per ending, also of ids that have been enqueued again since. It reads numbers from
+-- :first to before :last whose transactions are from :since to before :xmax, except those that were :running from :xmin
+-- on. Rows :restored from another server's dump have transaction numbers that this server has not reached, and are
+-- included. A reader that needs fewer columns selects from this statement.
 --
--- Points in time that no calendar has are null. Results and errors are shown for as long as the record is there.
--- Joined from the left, so that the planner leaves out a table when none of its columns is wanted.
+-- Timestamps outside of the calendar are null. Results and errors are returned as long as the record exists.
+-- Left joins let the planner drop a table when no column of it is selected.
 -- Index: the primary keys of done and of body, in the same order.
 select
     q.name as queue, b.id,
@@ -14,8 +14,8 @@ select
     case when isfinite(d.started_at) then d.started_at end as started_at,
     case when isfinite(d.finished_at) then d.finished_at end as finished_at,
     b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on,
-    -- For those who know the names already (names.sql): three numbers in one, which cost less to send than each by
-    -- itself. The last two are never below 0, and nobody is worker 0.
+    -- For readers that know the names already (names.sql): three numbers in one, which is cheaper to send than three.
+    -- The last two are never below 0, and no worker has the number 0.
     (d.queue_id::bigint * 65536 + d.state) * 65536 + d.stalled as place,
     (coalesce(d.worker_id, 0)::bigint * 65536 + d.attempts) * 65536 + d.max_attempts as effort
 from pgjq.done as d

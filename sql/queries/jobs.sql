@@ -1,7 +1,7 @@
--- Jobs: every job whose id is its own, alive or ended, with its payload; those with numbers from :first to before
+-- Jobs: all jobs that have not been superseded, live or ended, with their payloads; numbers from :first to before
 -- :last.
 --
--- Points in time that no calendar has are null.
+-- Timestamps outside of the calendar are null.
 -- Index: the primary keys, in the same order.
 select
     v.queue, v.id, v.state, v.priority, v.attempts, v.max_attempts, v.stalled, v.worker,

@@ -1,2 +1,2 @@
--- Leave an office: true if this session held it.
+-- Give up leadership; true if this session had it.
 select pg_advisory_unlock(hashtext(:office), hashtext(:role))

@@ -1,4 +1,4 @@
--- Prove an office: which process answers, and whether this very session still holds the office.
+-- Prove leadership: the process that answers, and whether this very session still holds the lock.
 select
     pg_backend_pid() as answering,
     exists (

@@ -1,8 +1,8 @@
--- Take an office: which process answers, and whether this session leads from now on. The server ends a session that is
--- then silent for :ttl.
+-- Take leadership: the process that answers, and whether this session leads from now on. The server ends the session
+-- if it is then silent for :ttl.
 --
--- Nothing is taken unless the process that answers is :greeted_by, the one that greeted this session: behind a pooler
--- the lock would stay with a session that others use, too.
+-- The lock is not taken unless the answering process is :greeted_by, the one that greeted this session: behind a
+-- pooler the lock would stay with a session that other clients use, too.
 select
     pg_backend_pid() as answering,
     case

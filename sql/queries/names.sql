@@ -1,8 +1,7 @@
--- Names: what the numbers of queues, of workers and of states stand for, in a history that is read without looking up
--- each row's.
+-- Names of the numbers of queues, workers and states, for a history that is read without a lookup per row.
 --
--- A queue, or a worker, that a row of history names was there before that row; so whoever asks before reading knows all
--- names that will come.
+-- A queue or worker exists before any row of history refers to it; so a reader that runs this before reading knows all
+-- names that can follow.
 select
     'queue' as of, coalesce(array_agg(q.id), '{}') as numbers, coalesce(array_agg(q.name), '{}') as names
 from pgjq.queue as q

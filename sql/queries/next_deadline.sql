@@ -1,4 +1,4 @@
--- Seconds until the next processing job's deadline passes.
+-- Seconds until the earliest deadline of a processing job.
 --
 -- Index: job_lease, its first entry.
 select extract(epoch from min(j.locked_until) - pgjq.now())::double precision as seconds

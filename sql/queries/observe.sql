@@ -1,4 +1,4 @@
--- Observe: keep every queue's statistics, and tell subscribers of queues that have grown past their warning_queue_size.
+-- Observe: count every queue's jobs, and notify subscribers of queues that have grown past warning_queue_size.
 with crossed as materialized (
     select o.queue, o.count, o.size from pgjq.observe(:with_endings::boolean) as o
 )

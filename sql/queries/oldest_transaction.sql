@@ -1,5 +1,5 @@
--- The transaction that has been open for longest, of those that have written something or are prepared to commit: in
--- any database of the server, because all of them count transactions together.
+-- The oldest open transaction that has written or is prepared: in any database of the server, because all databases
+-- share one transaction counter.
 select t.holder, t.database, extract(epoch from clock_timestamp() - t.began)::double precision as seconds
 from (
     select 'process ' || a.pid as holder, a.datname as database, a.xact_start as began, a.backend_xid as xid

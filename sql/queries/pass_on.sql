@@ -1,2 +1,2 @@
--- Say that an ended job's key is free, after a transaction that may not have seen who waits for it.
+-- Unblock the key of an ended job, after a transaction whose snapshot may not have shown the blocked jobs.
 select pgjq.pass_on(:queue_id::integer, :seq::bigint) as passed

@@ -1,4 +1,4 @@
--- Pause a queue, so that claims pass it over, or let it go on and wake its workers; no row: there is no such queue.
+-- Pause a queue, so that claims skip it, or resume it and wake its workers; no row if the queue does not exist.
 with changed as (
     update pgjq.queue as q set paused = :paused
     where q.name = :queue

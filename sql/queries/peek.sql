@@ -1,6 +1,6 @@
--- Peek: is there a job to claim in one of these queues, now, or else when? Seconds, 0 or less for now; null: none.
+-- Peek: seconds until a job of these queues can be claimed; 0 or less: now; null: there is none.
 --
--- While a transaction that has enqueued is open, a quarter of a second at the longest: its commit may not notify.
+-- At most a quarter of a second while a transaction that has enqueued is open: its commit may not notify.
 --
 -- Index: job_ready and job_waiting, the first entry of each.
 select

@@ -1,2 +1,2 @@
--- Prune up to :limit records of ended jobs whose time has passed. See sql/functions/0001_manage.sql for what holds.
+-- Prune up to :limit records of ended jobs after their retention. Guarantees: sql/functions/0001_manage.sql.
 select pgjq.prune_ended(:limit::integer) as pruned

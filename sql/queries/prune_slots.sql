@@ -1,4 +1,4 @@
--- Prune time slots that are over.
+-- Prune time slots that have ended.
 --
 -- Index: slot_ends.
 delete from pgjq.slot as s

@@ -1,3 +1,3 @@
--- Prune up to :limit jobs that waited longer than their retention without being run to an end. See
--- sql/functions/0001_manage.sql for what holds.
+-- Prune up to :limit jobs that have waited longer than their retention without ending. Guarantees:
+-- sql/functions/0001_manage.sql.
 select pgjq.prune_waiting(:limit::integer) as pruned

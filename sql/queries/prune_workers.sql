@@ -1,3 +1,3 @@
--- Prune the records of workers that fell silent more than a day ago, and names of workers that no record mentions. See
--- sql/functions/0001_workers.sql for what holds.
+-- Prune records of workers that have been silent for more than a day, and worker names that no record refers to.
+-- Guarantees: sql/functions/0001_workers.sql.
 select pgjq.prune_workers() as pruned

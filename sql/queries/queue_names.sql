@@ -1,3 +1,3 @@
--- Queue names: all queues, defined or made by their first job.
+-- Queue names: all queues, created by create_queue or by their first job.
 select q.name from pgjq.queue as q
 order by q.name

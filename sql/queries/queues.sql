@@ -1,4 +1,4 @@
--- Queues and their definitions: one, or all of them by their names.
+-- Queues with their definitions: one, or all by name.
 select
     q.name, q.id, q.paused, q.created_at, q.warning_queue_size, q.options, q.stats
 from pgjq.queue as q

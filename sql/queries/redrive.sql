@@ -1,2 +1,2 @@
--- Send dead letters back. See sql/functions/0001_bury.sql for what holds.
+-- Send dead letters back. Guarantees: sql/functions/0001_bury.sql.
 select r.sent from pgjq.redrive(:queue::text, :limit::integer, :target::text) as r (sent)

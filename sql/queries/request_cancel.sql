@@ -1,4 +1,4 @@
--- Ask a running job to end: whichever comes first now, its handler's end, a heartbeat or a reaper, ends it as
+-- Request the cancellation of a running job: the next of its handler's end, a heartbeat or a reaper ends it as
 -- cancelled.
 --
 -- Index: body_id, then the primary key.

@@ -1,5 +1,5 @@
--- Reserve :count places in the order of a queue; the time of it, what the queue's jobs inherit, and whether the caller
--- may copy jobs in: who only produces enqueues by calling a function.
+-- Reserve :count numbers in the order of a queue; also return the time, the options that its jobs inherit, and whether
+-- the caller may copy jobs in: the producer role may only call a function.
 select r.queue_id, r.at, r.options, r.seqs, rights.may_copy
 from
     (

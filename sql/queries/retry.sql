@@ -1,3 +1,3 @@
--- Retry: put a failed or cancelled job back in its own place, with all its attempts; answer with the job as it is then,
--- and what became of it. See sql/functions/0001_get.sql and 0001_manage.sql for what holds.
+-- Retry: requeue a failed or cancelled job in its own place, with all its attempts; return the job as it is then, and
+-- what happened. Guarantees: sql/functions/0001_get.sql and 0001_manage.sql.
 select (r.job).*, r.became from pgjq.retry_job(:queue::text, :id::text) as r

@@ -1,3 +1,2 @@
--- Set aside: end jobs as failed that no statement can compute with. See sql/functions/0001_set_aside.sql for what
--- holds.
+-- Set aside: end jobs with invalid values as failed. Guarantees: sql/functions/0001_set_aside.sql.
 select pgjq.set_aside(:queues::text::text[]) as jobs

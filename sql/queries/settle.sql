@@ -1,17 +1,17 @@
--- Settle: end runs, or give jobs back, each under the lease that its worker holds.
+-- Settle: end runs, or release jobs, each under the lease that its worker holds.
 --
 -- Guarantees
---   * Fenced: a row whose lease has moved on, or that nobody runs any more, is left alone and not returned. So a
---     worker that slept past its lease cannot overwrite its successor, and completing races with reaping: whoever
+--   * Fenced: a row whose lease has moved on, or that is not processing, is left alone and not returned. So a worker
+--     that slept past its lease cannot overwrite its successor. Completing races with reaping: the transaction that
 --     locks the row first wins, and the other finds nothing.
 --   * A job leaves `job` and enters `done` in one commit: no reader sees it in both or in neither.
---   * A row that another transaction has locked is waited for a second, and then the whole batch is an error: the
---     settler offers the outcomes one by one, and that of the locked row again later. No other outcome waits for it.
---   * A wish to cancel that came before the handler's end ends the job as cancelled, whatever the outcome was.
+--   * The statement waits one second for a row that another transaction has locked; then the whole batch is an error:
+--     the settler sends the outcomes one by one, and that of the locked row again later. No other outcome waits for it.
+--   * A cancel request that came before the handler's end ends the job as cancelled, whatever the outcome was.
 --
--- :states are 3 completed, 4 failed, 5 cancelled, 2 failing, 0 given back without counting the attempt; null: all of
--- them completed. The caller sorts the rows by queue and seq: then two batches lock in one order. The answer is null
--- if everything ended as asked. The statements are in sql/functions/0001_settle.sql.
+-- :states are 3 completed, 4 failed, 5 cancelled, 2 failing, 0 released without counting the attempt; null: all are
+-- completed. The caller sorts the rows by queue and seq, so that two batches lock in the same order. The answer is null
+-- if every job ended as requested. The statements are in sql/functions/0001_settle.sql.
 select s.settled_seqs, s.settled_leases, s.settled_states
 from
     pgjq.settle(

@@ -1,4 +1,4 @@
--- Stats: how many jobs of a queue are in which state, in one snapshot. Superseded records are history, not jobs.
+-- Stats: the number of jobs of a queue by state, in one snapshot. Superseded records are history and not counted.
 with here as (select q.id from pgjq.queue as q where q.name = :queue),
 
 live as (

@@ -1,9 +1,9 @@
--- Prepare a session for reading a great many rows. Without statistics, as a table has none when it is new, the planner
--- expects five rows of a million and looks each of them up; told not to, it merges two indexes in the same order, which
--- streams, or hashes, where it knows nothing. Rows lie nearly in the order of those indexes, so a page by way of them
--- costs about what the next one costs; at four times that, the planner read all of `body` for every task, and hashed it
--- by way of the disk. Compiling a plan takes longer than it saves. Parallel workers are of no use: as many tasks read
--- at once as are wanted, and for the workers' sake the planner hashed, too.
+-- Configure a session for reading very many rows. Without statistics, as in a new table, the planner expects five rows
+-- of a million and looks each of them up. With nested loops off it merges two indexes of the same order, which streams,
+-- or hashes where it knows nothing. Rows are stored nearly in the order of those indexes, so a random page costs about
+-- as much as the next one; at a cost of four times that, the planner read all of `body` for every task and hashed it on
+-- disk. JIT compilation takes longer than it saves. Parallel workers are off: the reader runs as many tasks as it
+-- wants, and parallel workers also made the planner hash.
 select
     set_config('enable_nestloop', 'off', false) as enable_nestloop, set_config('jit', 'off', false) as jit,
     set_config('random_page_cost', '1.1', false) as random_page_cost,

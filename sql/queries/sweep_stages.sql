@@ -1,2 +1,2 @@
--- Drop stages that somebody left behind more than :age seconds ago.
+-- Drop unused stages that were created more than :age seconds ago.
 select pgjq.sweep_stages(:age) as swept

@@ -1,2 +1,2 @@
--- Change a queue's definition; say what came of it. See sql/functions/0001_queues.sql for what holds.
+-- Change a queue's definition; return what happened. Guarantees: sql/functions/0001_queues.sql.
 select pgjq.update_queue(:queue::text, :changes::text::jsonb) as became

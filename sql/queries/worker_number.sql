@@ -1,4 +1,4 @@
--- Worker number: the number that jobs name a worker by; a name gets one the first time.
+-- Worker number: the number of a worker in jobs; the first call assigns it.
 insert into pgjq.worker (name) values (:worker)
 on conflict (name) do update set last_seen = pgjq.now(), prune_at = excluded.prune_at
 returning id

@@ -1,4 +1,4 @@
--- Worker seen: register a worker, or record that it is still alive. For people: nothing that holds jobs depends on it.
+-- Worker seen: register a worker, or record that it is alive. For monitoring: leases do not depend on it.
 with known as (
     insert into pgjq.worker (name) values (:worker)
     on conflict (name) do update set last_seen = pgjq.now(), prune_at = excluded.prune_at

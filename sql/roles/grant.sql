@@ -1,13 +1,12 @@
--- The four roles and what each of them may do: docs/roles.md has it as a table. They cannot log in themselves; logins
--- are made members of them.
+-- The four roles and their rights: docs/roles.md has the table. They cannot log in; logins become members of them.
 --
--- It may be run any number of times, by the owner of the schema, and says everything anew: what a newer version adds
--- gets its rights, what one has taken away loses them. CREATEROLE is needed for roles that are not there yet, and for
--- nothing else. In another schema the roles bear that schema's name.
+-- The schema's owner may run this any number of times. It sets all rights anew: objects of a newer version get their
+-- rights, and removed rights are revoked. CREATEROLE is needed only for roles that do not exist yet. In another schema
+-- the roles carry that schema's name.
 --
--- What others may do to jobs they do through functions, which then run with the rights of the schema's owner. Each has
--- its search_path, so that nothing that a caller has made is ever taken for something else; nobody may call the rest.
--- Partitions need no rights of their own, because everybody goes through the tables that they are parts of.
+-- The roles change jobs only through functions, which run with the rights of the schema's owner. Each of these sets its
+-- search_path, so that no object of a caller can replace another; no role may call the other functions. Partitions need
+-- no rights of their own, because all access goes through their parent tables.
 do $$
 declare
     wanted text;
@@ -18,7 +17,7 @@ begin
             execute format('create role %I nologin', wanted);
         exception
             when duplicate_object or unique_violation then
-                null;  -- In another database of this server somebody was faster.
+                null;  -- A session in another database of this server has created it meanwhile.
             when insufficient_privilege then
                 raise exception 'role % is not there and this login lacks CREATEROLE: migrate with a login that has it, '
                     'or have somebody create the four roles first (docs/roles.md)', wanted
@@ -28,17 +27,17 @@ begin
 end
 $$;
 
--- Everybody may call a function unless it is said otherwise.
+-- By default every role may call a function.
 revoke all on all functions in schema pgjq from public, pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 revoke all on all tables in schema pgjq from pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 revoke all on all sequences in schema pgjq from pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 
 grant usage on schema pgjq to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
--- Whoever uses the tables or the views uses these with them.
+-- Users of the tables and views need these as well.
 grant execute on function pgjq.schema_version, pgjq.now, pgjq.place
 to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 
--- Producers: add jobs, and ask about one whose queue and id they know.
+-- Producers: add jobs, and read a job whose queue and id they know.
 alter function pgjq.enqueue security definer;
 alter function pgjq.enqueue_job security definer;
 alter function pgjq.enqueue_jobs security definer;
@@ -50,7 +49,7 @@ grant execute on function
 pgjq.enqueue, pgjq.enqueue_job, pgjq.enqueue_jobs, pgjq.reserve, pgjq.get_jobs, pgjq.standing, pgjq.want_answer
 to pgjq_producer, pgjq_worker, pgjq_admin;
 
--- Workers and reapers: take jobs, end them, take back what others left, and keep the house in order.
+-- Workers and reapers: claim and settle jobs, take back stalled ones, and do the maintenance.
 alter function pgjq.claim security definer;
 alter function pgjq.find_claimed security definer;
 alter function pgjq.settle security definer;
@@ -96,7 +95,7 @@ grant select (
 grant select (seq, queue_id, stalled_on) on pgjq.progress to pgjq_monitor;
 grant execute on function pgjq.excerpt, pgjq.count_ready to pgjq_monitor, pgjq_admin;
 
--- Admins: all of it, and define queues, cancel, retry, delete and look for jobs. The schema itself stays its owner's.
+-- Admins: all of that, and define queues; cancel, retry, delete and find jobs. The schema itself stays its owner's.
 alter function pgjq.create_queue security definer;
 alter function pgjq.update_queue security definer;
 alter function pgjq.delete_queue security definer;

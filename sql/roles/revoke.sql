@@ -1,6 +1,5 @@
--- Take the schema's use back from its roles; what they had on tables and functions goes with those. The roles
--- themselves stay: they belong to the whole server, another database may use them, and so may the logins that are their
--- members.
+-- Revoke the use of the schema from its roles; dropping the tables and functions removes the other rights. The roles
+-- stay: they belong to the whole server, and other databases and their member logins may use them.
 do $$
 declare
     given text;

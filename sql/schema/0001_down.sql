@@ -1,4 +1,4 @@
--- Undo revision 0001: every job, record and function of pgjq in this schema. The schema itself stays.
+-- Undo revision 0001: drop every job, record and function of pgjq in this schema. The schema itself stays.
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
 drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
 drop function if exists pgjq.excerpt(text, text);

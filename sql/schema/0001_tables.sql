@@ -1,18 +1,17 @@
 -- The tables of pgjq.
 --
--- A job is two rows, then three: `body` is who it is and what it carries, and never moves; `job` is the narrow,
--- fixed-width row that changes while the job lives; `done` is how it ended. Finishing moves a row from `job` to
--- `done` in one statement, so a job is in exactly one of the two in every snapshot. An id is taken by one unique
--- index on `body`. Every table is partitioned by queue, so that a queue may be given storage of its own; until then
--- the default partition holds everything.
+-- A job has two rows at a time: `body` is its identity and payload, and never moves; `job` is the narrow, fixed-width
+-- row that changes while the job lives; `done` is its end. Finishing moves a row from `job` to `done` in one statement,
+-- so a job is in exactly one of the two in every snapshot. One unique index on `body` reserves its id. Every table is
+-- partitioned by queue, so that a queue can have partitions of its own; all other queues are in the default partition.
 
--- A queue's number tells its policy and where its jobs live, and neither ever changes: the last three bits are the
--- policy (0 standard, 1 short, 2 singleton, 3 stately, 4 exclusive, 5 key_strict_fifo), and below 0 the queue has
--- partitions of its own. Since every row of a job names its queue, constraints and indexes know the policy without a
--- column, a trigger or a look at another table, and no INSERT can get round them.
+-- A queue's number encodes its policy and where its jobs are stored, and neither ever changes: the last three bits are
+-- the policy (0 standard, 1 short, 2 singleton, 3 stately, 4 exclusive, 5 key_strict_fifo), and a number below 0 means
+-- partitions of its own. Every row of a job has its queue's number, so constraints and indexes know the policy without
+-- a column, a trigger or another table, and no INSERT can bypass them.
 create sequence pgjq.queue_seq;
 
--- What a job in a state takes up of its key, by the policy of its queue: of each number there can be one; null is free.
+-- The slot of its key that a job in a state takes, by the policy of its queue: one job per slot; null takes none.
 create function pgjq.place(queue_id integer, state smallint) returns integer
 language sql immutable parallel safe
 return case queue_id & 7
@@ -27,40 +26,39 @@ create table pgjq.queue (
     id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
     name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),
     created_at timestamptz not null default pgjq.now(),
-    defined boolean not null default false,     -- by create_queue, and not by its first job
-    paused boolean not null default false,      -- claims pass it over
-    warned boolean not null default false,      -- longer than warning_queue_size, and that has been told
+    defined boolean not null default false,     -- by create_queue, not only by its first job
+    paused boolean not null default false,      -- claims skip it
+    warned boolean not null default false,      -- it exceeds warning_queue_size, and subscribers were notified
     warning_queue_size integer check (warning_queue_size > 0),
-    options jsonb,                              -- only what was set; its jobs inherit it when they are enqueued
+    options jsonb,                              -- only what was set; jobs inherit it when they are enqueued
     dead_letter text generated always as (options ->> 'dead_letter') stored references pgjq.queue (name),
-    stats jsonb,                                -- as they were counted last
+    stats jsonb,                                -- the last count
     check (dead_letter <> name)
 );
 
--- The names of workers, and the numbers that jobs and history name them by. A name outlives its worker.
+-- Names of workers, and their numbers in jobs and history. A name outlives its worker.
 create table pgjq.worker (
     id integer generated always as identity primary key,
     name text not null unique,
     last_seen timestamptz not null default pgjq.now(),
-    prune_at timestamptz not null default pgjq.now() + interval '8 days'    -- when to look whether it is still needed
+    prune_at timestamptz not null default pgjq.now() + interval '8 days'    -- when to check whether it is still needed
 );
 
--- Workers that run: one row for each start, until it stops. Nothing that holds jobs depends on it.
+-- Running workers: one row for each start, until it stops. Leases do not depend on it.
 create table pgjq.registration (
-    id text primary key,                        -- as the worker chose it when it started
+    id text primary key,                        -- chosen by the worker at its start
     worker_id integer not null references pgjq.worker (id),
     queues text[] not null,
     started_at timestamptz not null default pgjq.now(),
     last_seen timestamptz not null default pgjq.now(),
-    -- Within so many seconds it is seen again. Workers insert this themselves, and pruning computes with all of them.
+    -- Seconds between heartbeats. Workers insert this themselves, and pruning computes with every value.
     heartbeat double precision not null check (heartbeat between 0 and 3155760000)
 );
 
--- The order of a queue: given at the enqueue, never again, and shared by all queues.
+-- The order of jobs: assigned at the enqueue, never changed, and shared by all queues.
 create sequence pgjq.job_seq;
 
--- Numbers that a transaction has drawn for jobs which it enqueues in more than one call. No other transaction can use
--- them.
+-- Numbers that a transaction has drawn for jobs that it enqueues in several calls. No other transaction can use them.
 create table pgjq.reserved (
     xid xid8 not null default pg_current_xact_id(),
     seqs int8multirange not null
@@ -74,7 +72,7 @@ create table pgjq.body (
     id text not null,
     payload bytea not null,
     options jsonb,                              -- only what was set, by the job or by its queue's definition
-    source jsonb,                               -- where a dead letter came from: queue, id, attempts, error
+    source jsonb,                               -- the origin of a dead letter: queue, id, attempts, error
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
@@ -86,47 +84,47 @@ create table pgjq.job (
     locked_until timestamptz,                   -- the earlier of lease and expiry; null: neither
     expire_at timestamptz,                      -- when this attempt has taken too long
     started_at timestamptz,
-    claim_id bigint,                            -- of the claim that took it, by which a lost answer is found
+    claim_id bigint,                            -- of the claim that took it; finds the jobs of a lost answer
     result_ttl double precision not null,
     queue_id integer not null,
     lease integer not null default 0,           -- raised by every claim; the fence
     worker_id integer,
-    lease_seconds real,                         -- what a heartbeat adds; as the claim resolved it
-    delete_after real not null,                 -- seconds that the record stays when the job has ended; 0: for ever
+    lease_seconds real,                         -- what a heartbeat adds; set by the claim
+    delete_after real not null,                 -- seconds that the record is kept after the end; 0: for ever
     rank smallint not null,                     -- minus priority, so that (rank, seq) ascends
     attempts smallint not null default 0,
     max_attempts smallint not null,
     stalled smallint not null default 0,
     max_stalled smallint,
     state smallint not null default 0,          -- 0 queued, 1 processing, 2 failing
-    ready boolean not null,                     -- may be claimed now; run_at has passed, nobody holds it
-    held boolean not null default false,        -- due, but another job of its key comes first and will wake it
+    ready boolean not null,                     -- may be claimed now: due and not processing
+    held boolean not null default false,        -- due, but blocked by another job of its key, which unblocks it
     requeue_exhausted boolean not null default false,
     cancel_requested boolean not null default false,
-    awaited boolean not null default false,     -- somebody wants to be told when it ends
+    awaited boolean not null default false,     -- a waiter wants a notification of its end
     singleton_key text,
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
--- Claiming walks this index from its head. Jobs that wait for their time are not in it, however many they are.
+-- Claims walk this index from its head. Delayed jobs are not in it, however many there are.
 create index job_ready on pgjq.job (queue_id, rank, seq) where ready;
 -- Promotion walks this one from the past to now.
 create index job_waiting on pgjq.job (run_at) where not ready and not held and state <> 1;
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
 
--- Jobs that will be tried again, for people: the next one first. Written so that no other statement can use it: with a
--- table that it knows nothing about, the planner took an index like this one for the better way to a single key.
+-- Jobs that will be tried again, for operators: the next one first. Written so that no other statement can use it:
+-- without statistics the planner preferred an index like this one for finding a single key.
 create index job_failing on pgjq.job (run_at) where state - 2 = 0;
 
--- The policies, all in one: what a policy allows once for each key has a place in this index, and where it allows many
--- the place is null, which is never taken. No key is a key of its own: it counts as the empty one, which is nobody's.
+-- Enforces all policies: a slot that a policy allows once per key is in this index; where it allows many, the slot is
+-- null, which never conflicts. A job without a key counts under the empty key, which no job can have.
 create unique index job_place on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.place(queue_id, state))
 where (queue_id & 7) > 0;
--- The jobs of a key that are due, the held ones apart: who comes first, and who comes next.
+-- The due jobs of a key, blocked ones apart: which is first, and which is next.
 create index job_turn on pgjq.job (queue_id, coalesce(singleton_key, ''), held, rank, seq)
 where (queue_id & 7) in (2, 3, 5) and (ready or held);
--- The line of a key in strict order: its head is the only one that may run.
+-- The order of a key in strict order: only its first job may run.
 create index job_line on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where (queue_id & 7) = 5;
 
 create table pgjq.done (
@@ -134,8 +132,8 @@ create table pgjq.done (
     finished_at timestamptz not null,
     expires_at timestamptz not null,            -- until then the result can be read and the id is taken
     started_at timestamptz,
-    delete_at timestamptz,                      -- when the record goes; null: never
-    -- The transaction that ended it, for those who read on from an ending. A plain number: BRIN knows no xid8.
+    delete_at timestamptz,                      -- when the record is pruned; null: never
+    -- The transaction that ended it, for readers that continue from an ending. A plain number: BRIN has no xid8.
     xid bigint not null default pg_current_xact_id()::text::bigint,
     queue_id integer not null,
     lease integer not null,
@@ -154,19 +152,19 @@ create table pgjq.done (
 ) partition by list (queue_id);
 
 create index done_delete on pgjq.done (delete_at);
--- What ended of late, for people. Rows come in this order and ranges of pages are all that is noted, so it costs those
--- who settle next to nothing. What is not summed up yet is the newest, and is read.
+-- Recent endings, for operators. Rows arrive in this order and only page ranges are indexed, so it costs a settlement
+-- next to nothing. Page ranges without a summary are the newest, and are read.
 create index done_finished on pgjq.done using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
--- Jobs that failed for good, for people: the newest first. Written as `job_failing` is.
+-- Jobs that failed for good, for operators: the newest first. Written as `job_failing` is.
 create index done_failed on pgjq.done (finished_at) where state - 4 = 0 and not superseded;
--- Endings since a transaction: rows are appended, so blocks are in the order of transactions, nearly, and a summary of
--- every few of them is enough. It costs an insert next to nothing.
+-- Endings since a transaction: rows are appended, so pages are nearly in the order of transactions, and a summary of
+-- every few pages is enough. It costs an insert next to nothing.
 create index done_xid on pgjq.done using brin (xid) with (pages_per_range = 16, autosummarize = on);
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
 where (queue_id & 7) = 5 and state = 4 and not superseded;
 
--- What only some jobs have: a checkpoint, the error of the last attempt, the workers that it stalled on.
+-- Data that only some jobs have: a checkpoint, the error of the last attempt, the workers that it stalled on.
 create table pgjq.progress (
     seq bigint not null,
     queue_id integer not null,
@@ -176,7 +174,7 @@ create table pgjq.progress (
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
--- Who has a time slot of a throttled key: one job for each queue, key and beginning of a slot.
+-- The holders of time slots of throttled keys: one job for each queue, key and beginning of a slot.
 create table pgjq.slot (
     queue_id integer not null,
     begins_at timestamptz not null,
@@ -188,31 +186,31 @@ create table pgjq.slot (
 
 create index slot_ends on pgjq.slot (ends_at);
 
--- Writes of many jobs at once that have been made, so that none of them is made twice.
+-- Bulk writes that have been made, so that none is made twice.
 create table pgjq.bulk_write (
-    id text not null,                           -- as its writer calls it
-    batch bigint not null,                      -- of a stream, the number of its batch; else 0
+    id text not null,                           -- chosen by the writer
+    batch bigint not null,                      -- number of the batch of a stream; else 0
     queue text not null,
     jobs bigint not null,                       -- that were added
-    duplicates bigint not null,                 -- and that were not, because their ids or their places were taken
+    duplicates bigint not null,                 -- not added, because their ids or their slots were taken
     at timestamptz not null default pgjq.now(),
     primary key (id, batch)
 );
 
--- Bodies that such a write has committed before its jobs. The commit of the jobs takes the row away: one that stays is
--- of a writer that died in between, and says which bodies are nobody's.
+-- Bodies that a bulk write has committed before their jobs. The commit of the jobs deletes the row: a row that stays
+-- belongs to a writer that died in between, and tells which bodies have no jobs.
 create table pgjq.bulk_body (
     id text not null,
     batch bigint not null,
     queue_id integer not null,
-    created_at timestamptz not null,            -- of every one of the bodies
+    created_at timestamptz not null,            -- of each of the bodies
     primary key (id, batch)
 );
 
--- That queues with a number below 0 are not in here is written down as a constraint: then giving one its partitions
--- need not look through these. Strict order needs a key; that is said in the same constraint, and for partitions of
--- their own by `create_partitions`, because every further constraint costs every single enqueue some 7 µs: PostgreSQL
--- reads it from its text for each statement.
+-- The default partitions exclude queue numbers below 0 by a constraint: then creating a queue's partitions need not
+-- scan them. Strict order needs a key; the same constraint demands it, and `create_partitions` does for other
+-- partitions, because every further constraint costs each single enqueue some 7 µs: PostgreSQL parses its text for each
+-- statement.
 create table pgjq.body_default partition of pgjq.body (check (queue_id > 0)) default;
 create table pgjq.job_default partition of pgjq.job (
     constraint job_needs_key check (queue_id > 0 and ((queue_id & 7) <> 5 or singleton_key is not null))
@@ -223,10 +221,9 @@ create table pgjq.job_default partition of pgjq.job (
 create table pgjq.done_default partition of pgjq.done (check (queue_id > 0)) default;
 create table pgjq.progress_default partition of pgjq.progress (check (queue_id > 0)) default;
 
--- A queue's statistics are wrong the moment after they are taken: full one minute, empty the next. A plan made from
--- them is right by luck (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change:
--- it then assumes a fixed share of the table, whose size it always knows, and walks the index that the statement was
--- written for.
+-- Statistics of a queue are outdated at once: full one minute, empty the next. A plan made from them is right by luck
+-- (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change: it then assumes a fixed
+-- share of the table, whose size it always knows, and walks the index that the statement was written for.
 alter table pgjq.job alter column queue_id set statistics 0;
 alter table pgjq.job alter column rank set statistics 0;
 alter table pgjq.job alter column state set statistics 0;

@@ -1,4 +1,4 @@
--- Every job whose id is its own, alive or ended, one row each: the view behind get and find, and for people.
+-- All jobs that have not been superseded, live or ended, one row each: the view behind get and find, and for operators.
 create view pgjq.jobs as
 select
     b.seq, b.queue_id, q.name as queue, b.id,

@@ -1,19 +1,18 @@
--- How things stand, for people and their dashboards; sql/monitoring has a file for each question, which says how to
--- read the answer.
+-- Views for operators and dashboards; sql/monitoring has a file for each question, which explains how to read the
+-- answer.
 --
--- None of these shows a payload, a result or a checkpoint. Of an error they show its type and the beginning of its
--- message. All of them stay cheap with millions of jobs: what cannot be counted cheaply is what the workers' upkeep
--- counted last, and beside it stands when that was. Names and ids are looked up row by row, in subqueries: the planner
--- does not know how few rows these are about and would rather read every body that there is, and where an answer has a
--- limit it does without those that are not shown.
+-- No view shows a payload, a result or a checkpoint. Of an error they show the type and the beginning of the message.
+-- All of them stay cheap with millions of jobs: counts that are not cheap come from the last count of the maintenance
+-- leader, with its time. Names and ids are looked up row by row, in subqueries: the planner does not know how few rows
+-- a view reads and would read every body instead, and with a limit the lookups of rows that are not shown are skipped.
 
--- The type or the message of an error, out of the JSON that it is kept as; at most 200 characters.
+-- The type or the message of an error, from its JSON; at most 200 characters.
 create function pgjq.excerpt(error text, part text) returns text
 language sql immutable parallel safe
 return left(substring(error, '"' || part || '"\s*:\s*"((?:[^"\\]|\\.)*)"'), 200);
 
--- How many jobs of a queue could be claimed this moment: exact if they are fewer than `most`. Index: job_ready, from
--- its head; as a function, because the planner takes every queue for a short one, and would look at all of it.
+-- How many jobs of a queue could be claimed now: exact below `most`. Index: job_ready, from its head; in a function,
+-- because the planner assumes that every queue is short, and would read all of it.
 create function pgjq.count_ready(queue_id integer, most integer) returns bigint
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -34,7 +33,7 @@ begin
 end
 $$;
 
--- What each queue has to do, and how long its jobs have been waiting. Index: job_ready, job_lease.
+-- How many jobs wait in each queue, and for how long. Index: job_ready, job_lease.
 create view pgjq.backlog as
 with running as (
     select j.queue_id, count(*) as jobs from pgjq.job as j where j.state = 1 group by j.queue_id
@@ -42,7 +41,7 @@ with running as (
 
 select
     q.name as queue, q.paused,
-    -- Exact below 1,000; 1,000 means that there are so many at least.
+    -- Exact below 1,000; 1,000 means 1,000 or more.
     pgjq.count_ready(q.id, 1000) as ready,
     pgjq.now() - line.since as oldest_age,
     coalesce(r.jobs, 0) as processing,
@@ -54,7 +53,7 @@ select
 from pgjq.queue as q
 left join running as r on q.id = r.queue_id
 cross join lateral (
-    -- The first job of each priority: a step from one priority to the next is a probe of the index.
+    -- The first job of each priority: each step to the next priority is one index probe.
     with recursive head as (
         (
             select j.rank, j.run_at from pgjq.job as j
@@ -74,17 +73,17 @@ cross join lateral (
     select min(h.run_at) as since from head as h
 ) as line;
 
--- What ended in the last hour, by queue and minute, and how long it took. Index: done_finished, and the primary key of
--- body.
+-- Jobs that ended in the last hour, by queue and minute, and how long they took. Index: done_finished, and the primary
+-- key of body.
 create view pgjq.throughput as
-with ended as materialized (  -- or each percentile would look a job's age up for itself
+with ended as materialized (  -- else each percentile would look up the job's age by itself
     select
         d.queue_id, d.finished_at, d.state, d.finished_at - d.started_at as ran,
         d.started_at - (
             select b.created_at from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id
         ) as waited
     from pgjq.done as d
-    -- With both ends the planner takes it for a short time, also when it knows nothing of the table.
+    -- With both bounds the planner assumes a short range, also when it has no statistics of the table.
     where d.finished_at > pgjq.now() - interval '1 hour' and d.finished_at <= pgjq.now()
 )
 
@@ -103,7 +102,7 @@ from ended as e
 inner join pgjq.queue as q on e.queue_id = q.id
 group by date_trunc('minute', e.finished_at), q.name;
 
--- Jobs that are being run, who holds them, and for how long still. Index: job_lease.
+-- Jobs that are being run, their workers, and how long their leases still hold. Index: job_lease.
 create view pgjq.running as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
@@ -115,8 +114,8 @@ from pgjq.job as j
 left join pgjq.worker as w on j.worker_id = w.id
 where j.state = 1;
 
--- Jobs whose worker went silent, or that took too long, and that nobody has taken back yet. Index: job_lease, from the
--- past to now.
+-- Jobs whose worker went silent, or that took too long, and that no reaper has taken back yet. Index: job_lease, from
+-- the past to now.
 create view pgjq.stalled as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
@@ -164,7 +163,7 @@ with blocker as (
         j.queue_id, j.seq, j.singleton_key, 'failing', j.started_at,
         (select p.error from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id)
     from pgjq.job as j
-    -- As an expression, so that the planner starts at the failing jobs and not at every job in strict order.
+    -- As an expression, so that the planner starts from the failing jobs and not from every job in strict order.
     where (j.queue_id + 0 & 7) = 5 and j.state - 2 = 0
 )
 
@@ -185,9 +184,9 @@ select
     pgjq.excerpt(k.error, 'type') as error_type, pgjq.excerpt(k.error, 'message') as error_message
 from blocker as k;
 
--- Workers that run, and those that fell silent within a day without having stopped. A worker is alive until it has been
--- silent for three of its own heartbeat intervals. One with several registrations is described by those that are alive,
--- else by the last that was. Index: job_lease, for the jobs that they run.
+-- Workers that run, and workers that went silent within a day without stopping. A worker is alive until it has been
+-- silent for three of its own heartbeat intervals. A worker with several registrations is described by the live ones,
+-- else by the latest. Index: job_lease, for the jobs that they run.
 create view pgjq.workers as
 with registered as (
     select
@@ -228,7 +227,7 @@ from shown as s
 inner join pgjq.worker as w on s.worker_id = w.id
 left join running as r on s.worker_id = r.worker_id;
 
--- Who holds an office: the session with its advisory lock.
+-- The leader of each role: the session that holds its advisory lock.
 create view pgjq.leaders as
 select
     o.office, l.pid, a.usename as login, a.client_addr, a.backend_start as session_since, a.state_change as last_proof
@@ -241,7 +240,7 @@ left join pg_locks as l
         and l.objid::bigint = hashtext(o.office)::bigint & 4294967295
 left join pg_stat_activity as a on l.pid = a.pid;
 
--- How each table is kept: its size, what is dead in it, when it was vacuumed.
+-- The state of each table: its size, its dead rows, its last vacuum.
 create view pgjq.table_health as
 select
     c.relname as table_name, pg_table_size(c.oid) as table_bytes, pg_indexes_size(c.oid) as index_bytes,
@@ -275,7 +274,7 @@ select
 from pg_replication_slots as r
 where r.xmin is not null or r.catalog_xmin is not null;
 
--- Who waits for a lock in this database, and for whom.
+-- Sessions that wait for a lock in this database, and the sessions that block them.
 create view pgjq.waits as
 select
     l.pid, w.application_name as application, l.locktype as lock_type, l.mode, l.relation::regclass as table_name,

@@ -1,1 +1,1 @@
-"""The PostgreSQL adapter: the only place that speaks psycopg."""
+"""PostgreSQL storage: the only package that uses psycopg."""

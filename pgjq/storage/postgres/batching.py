@@ -1,9 +1,10 @@
-"""Many callers' wishes in one statement.
+"""Batch concurrent requests into one statement.
 
-A hundred tasks that each ask for one row are a hundred statements, and most of the work is asking. Here the first one
-asks at once, and whoever comes while that is on its way goes together with the others, as soon as it is back: alone
-nobody waits, and the more there are, the cheaper each is. After an error each is tried again alone, so that the error
-is its own; a storage that is away is everybody's. Blocking callers each ask for themselves.
+A hundred tasks that each read one row would send a hundred statements, and sending is most of the cost. The first
+request goes out at once; requests that arrive while it is in flight go out as one batch when it returns. So a single
+request never waits, and the more requests there are, the less each costs. After an error the batcher retries each
+request alone, so that each caller gets its own error; StorageUnavailableError goes to all of them. Sync callers each
+send their own statement.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Answers may be a megabyte each.
+# A row may be a megabyte.
 AT_ONCE: Final = 50
 
 
 class Batcher(Generic[T, R]):
-    """One kind of wish; `work` fulfils some of them, in their order."""
+    """Batch requests of one kind; `work` returns the results of a batch, in order."""
 
     def __init__(self, mode: Mode, work: Callable[[list[T]], Awaitable[list[R]]], under_way: int = 1) -> None:
         self._mode = mode
@@ -39,20 +40,20 @@ class Batcher(Generic[T, R]):
         self._under_way = under_way
         self._by_loop: dict[asyncio.AbstractEventLoop, _Batch[T, R]] = {}
 
-    async def do(self, wish: T) -> R:
-        """Have a wish fulfilled, together with others' if there are any."""
+    async def do(self, request: T) -> R:
+        """Return the result of a request, which may share a statement with others."""
         if self._mode == "sync":
-            return (await self._work([wish]))[0]
+            return (await self._work([request]))[0]
         loop = asyncio.get_running_loop()
-        gathering = self._by_loop.get(loop)
-        if gathering is None:
+        batch = self._by_loop.get(loop)
+        if batch is None:
             self._by_loop = {known: g for known, g in self._by_loop.items() if not known.is_closed()}
-            gathering = self._by_loop[loop] = _Batch(self._work, self._under_way)
-        return await _in_time(gathering.add(wish))
+            batch = self._by_loop[loop] = _Batch(self._work, self._under_way)
+        return await _in_time(batch.add(request))
 
 
 class _Batch(Generic[T, R]):
-    """Those of one event loop."""
+    """The requests of one event loop."""
 
     def __init__(self, work: Callable[[list[T]], Awaitable[list[R]]], under_way: int) -> None:
         self._work = work
@@ -60,13 +61,13 @@ class _Batch(Generic[T, R]):
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, wish: T) -> asyncio.Future[R]:
+    def add(self, request: T) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting.append((wish, future))
+        self._waiting.append((request, future))
         if self._free:
             self._free -= 1
-            # The work is for others as well, so it does not have the deadline of the one who began it.
+            # The task works for several callers, so it must not inherit the deadline of the first.
             task = loop.create_task(self._go(), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -75,25 +76,25 @@ class _Batch(Generic[T, R]):
     async def _go(self) -> None:
         try:
             while batch := self._next():
-                await self._fulfil(batch)
+                await self._send(batch)
         finally:
             self._free += 1
 
     def _next(self) -> list[tuple[T, asyncio.Future[R]]]:
         batch: list[tuple[T, asyncio.Future[R]]] = []
         while self._waiting and len(batch) < AT_ONCE:
-            wish, future = self._waiting.popleft()
-            if not future.done():  # Else whoever wished has given up.
-                batch.append((wish, future))
+            request, future = self._waiting.popleft()
+            if not future.done():  # Else the caller has given up.
+                batch.append((request, future))
         return batch
 
-    async def _fulfil(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
+    async def _send(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
         try:
-            done: list[Any] = await self._work([wish for wish, _ in batch])
+            done: list[Any] = await self._work([request for request, _ in batch])
         except Exception as error:  # noqa: BLE001
             if len(batch) > 1 and not isinstance(error, StorageUnavailableError):
                 for one in batch:
-                    await self._fulfil([one])
+                    await self._send([one])
                 return
             for _, future in batch:
                 if not future.done():

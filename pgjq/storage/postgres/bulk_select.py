@@ -1,7 +1,7 @@
-"""Statements for other drivers, which read a great many rows: with their values written into them.
+"""SELECT statements with literals, for other drivers that read very many rows.
 
-A driver that streams the result of a `COPY` can pass no parameters, so these are put in as literals, by psycopg's own
-quoting. A reader says which columns it wants and on what conditions; the planner leaves out what is not wanted.
+A driver that streams the result of a `COPY` cannot pass parameters, so psycopg quotes the values into the statement. A
+reader names the columns and conditions it wants; the planner leaves out the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONDITIONS: Final[dict[Operator, sql.SQL]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that must hold for a row: what is not known to be true is false, as in SQL."""
+    """A condition on a row; unknown counts as false, as in SQL."""
 
     column: str
     operator: Operator
@@ -42,7 +42,7 @@ class Condition:
 def write_select(
     queries: Queries, name: str, params: Mapping[str, Any], columns: Sequence[str], conditions: Sequence[Condition]
 ) -> str:
-    """Write a statement that selects columns from a query of `sql/queries`, where all the conditions hold."""
+    """Return a SELECT of columns of a query of `sql/queries` where all conditions hold."""
     inner = sql.SQL(cast("LiteralString", queries.written(name, {key: write(value) for key, value in params.items()})))
     wanted = sql.SQL(", ").join([sql.SQL("v.{}").format(sql.Identifier(column)) for column in columns])
     statement = sql.SQL("select {} from (\n{}\n) as v").format(wanted or sql.SQL("1 as one"), inner)
@@ -52,7 +52,7 @@ def write_select(
 
 
 def write(value: Any) -> str:
-    """Write a value as a literal."""
+    """Return a value as a literal."""
     return sql.Literal(value).as_string(None)
 
 

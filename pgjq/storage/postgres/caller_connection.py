@@ -1,9 +1,9 @@
-"""Somebody else's connection: enqueueing inside the caller's own transaction.
+"""Caller connections: enqueue inside the caller's own transaction.
 
-A psycopg connection is used as it is. SQLAlchemy's sessions and connections, Django's connections and asyncpg's run the
-statement themselves, so that any driver under them will do: the parameters are text alone. Nothing here commits,
-rolls back or changes a setting; the job exists if and only if the caller's transaction commits. SQLAlchemy, Django and
-asyncpg are recognised without being imported.
+A psycopg connection is used directly. SQLAlchemy's sessions and connections, Django's connections and asyncpg's run the
+statement themselves, over any driver, because all parameters are text. Nothing here commits, rolls back or changes a
+setting: the job exists if and only if the caller's transaction commits. SQLAlchemy, Django and asyncpg are recognised
+without importing them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHERWISE = "any other driver can call the SQL function pgjq.enqueue(queue, payl
 
 
 def wrap_caller_connection(connection: Any, mode: Mode, queries: Queries) -> Session:
-    """Wrap the caller's connection, if it fits the mode of the call."""
+    """Return a session on the caller's connection, which must fit the mode of the call."""
     session, its_mode = _recognise(connection, queries)
     if its_mode != mode:
         call = "await AsyncClient" if its_mode == "async" else "Client"
@@ -65,22 +65,22 @@ def _full_name(value: object) -> str:
 
 
 def is_django(connection: Any) -> bool:
-    """Recognise a Django connection to PostgreSQL."""
+    """Return whether this is a Django connection to PostgreSQL."""
     return getattr(connection, "vendor", None) == "postgresql" and hasattr(connection, "cursor")
 
 
 def is_asyncpg(connection: Any) -> bool:
-    """Recognise an asyncpg connection, also one of a pool."""
+    """Return whether this is an asyncpg connection, also one from a pool."""
     return bool(_roots(connection) & {"asyncpg.Connection", "asyncpg.PoolConnectionProxy"})
 
 
 def _roots(connection: object) -> set[str]:
-    """Name the classes of a connection by package and name."""
+    """Return the package and class name of each class of a connection."""
     return {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(connection).__mro__}
 
 
 class _CallerSession:
-    """What these have in common: one statement, no copying, no transactions of our own."""
+    """Base of sessions that run one statement, cannot COPY and open no transaction."""
 
     can_copy = False
 
@@ -140,12 +140,12 @@ class _Asyncpg(_CallerSession):
             await self._connection.execute(text)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Several statements are one transaction also where the caller has opened none."""
+        """Open a transaction for several statements, also where the caller has opened none."""
         return _CallersPsycopg() if self._connection.is_in_transaction() else self._connection.transaction()
 
 
 class _CallersPsycopg:
-    """The transaction is the caller's; entering and leaving it does nothing."""
+    """A transaction block that does nothing: the transaction is the caller's."""
 
     async def __aenter__(self) -> object:
         return self
@@ -161,7 +161,7 @@ def _alchemy_text(statement: str) -> Any:
 
 
 def _plain(row: Any) -> tuple[Any, ...]:
-    """Read a row whose bytes may have come as a memoryview, as psycopg2 has them."""
+    """Return a row as a tuple, with psycopg2's memoryviews as bytes."""
     return tuple(value.tobytes() if isinstance(value, memoryview) else value for value in row)
 
 

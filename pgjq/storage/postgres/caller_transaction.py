@@ -1,12 +1,12 @@
-"""The transaction of `job.transaction(factory)`: one on a connection that the caller's factory makes.
+"""The transaction of `job.transaction(factory)`, on a connection that the factory makes.
 
-Whatever the factory makes, the block is one real transaction: a connection in autocommit mode gets a BEGIN, or is
-refused before the handler can write through it. Each kind commits in its own way:
+The block is always one real transaction: a connection in autocommit mode gets a BEGIN, or is refused before the handler
+can write through it. Each kind of connection commits in its own way:
 
 * psycopg: by itself; in autocommit mode by `connection.transaction()`. The connection is closed at the end.
 * asyncpg: by `connection.transaction()`. The connection is closed at the end.
-* SQLAlchemy: by `commit()`. The server is asked first whether a transaction is open, because the AUTOCOMMIT isolation
-  level can be set in many places, and a session looks the same with it. The session is closed at the end.
+* SQLAlchemy: by `commit()`. pgjq first asks the server whether a transaction is open, because the AUTOCOMMIT isolation
+  level can be set in many places and does not show on the session. The session is closed at the end.
 * Django: by `transaction.atomic`, so that `on_commit` callbacks run. Django keeps the connection.
 """
 
@@ -43,7 +43,7 @@ INSIDE = "job.transaction() needs a connection that is not inside a transaction 
 
 @asynccontextmanager
 async def caller_transaction(factory: Callable[[], Any], mode: Mode, queries: Queries) -> AsyncGenerator[Session]:
-    """Open a transaction on what the factory makes; commit it at the end of the block, roll it back on an error."""
+    """Open a transaction on a connection of the factory; commit at the end, roll back on error."""
     made = factory()
     session = wrap_caller_connection(_django_connection(made.using) if _is_atomic(made) else made, mode, queries)
     if is_django(session.connection):
@@ -128,7 +128,7 @@ async def _sqlalchemy(session: Session) -> AsyncGenerator[None]:
 
 
 async def _check_is_open(session: Session) -> None:
-    """Ask the server: a setting that is local to a transaction is gone at the next statement if there is none."""
+    """Check on the server that a transaction is open: without one, a local setting is lost."""
     await session.fetch("mark_transaction", {})
     ((is_open,),) = await session.fetch("has_transaction_mark", {})
     if not is_open:
@@ -142,7 +142,7 @@ async def _check_is_open(session: Session) -> None:
 async def _django(connection: Any) -> AsyncGenerator[None]:
     if connection != _django_connection(connection.alias):
         raise ValidationError(f"django.db.connections does not have this connection as {connection.alias!r}")
-    # Durable: inside another atomic() the end of the block would commit nothing, which Django refuses for us.
+    # Durable: inside another atomic() the end of the block would commit nothing; Django then raises an error.
     atomic = import_module("django.db.transaction").Atomic(connection.alias, savepoint=True, durable=True)
     with django_errors():
         atomic.__enter__()
@@ -159,13 +159,13 @@ async def _django(connection: Any) -> AsyncGenerator[None]:
 
 
 def _finish(end: Callable[[], None], connection: Any) -> None:
-    """End the transaction of a connection that is not in autocommit mode: `atomic` leaves it open there."""
+    """End the transaction that `atomic` leaves open on a connection without autocommit."""
     if not connection.get_autocommit() and not connection.in_atomic_block:
         end()
 
 
 def _is_atomic(made: Any) -> bool:
-    """Recognise what `django.db.transaction.atomic` returns, without importing Django."""
+    """Return whether this is a `django.db.transaction.atomic`, without importing Django."""
     return any(f"{base.__module__}.{base.__name__}" == "django.db.transaction.Atomic" for base in type(made).__mro__)
 
 
@@ -174,6 +174,6 @@ def _django_connection(alias: str | None) -> Any:
 
 
 async def _maybe(answer: Any) -> None:
-    """Await what an async connection returns; a blocking one returns nothing."""
+    """Await the result of an async connection's method; a sync one returns None."""
     if isawaitable(answer):
         await answer

@@ -1,9 +1,9 @@
-"""Connection strings: what libpq reads, and SQLAlchemy's URLs, which name a driver (`postgresql+asyncpg://…`).
+"""Connection strings: libpq's, and SQLAlchemy's URLs with a driver (`postgresql+asyncpg://…`).
 
 `libpq_conninfo` turns both into a string for libpq; pgjq connects with its own driver, whichever the URL names.
-`parameters` returns what such a string says. Errors name a parameter, and never repeat a value (`pgjq/redaction.py`). A
-URL that libpq can read, but only by taking a part of a password for a host, a port or a database, is refused: the
-server or the driver would repeat that part.
+`parameters` returns the parameters of such a string. Errors name a parameter and never repeat a value
+(`pgjq/redaction.py`). A URL that libpq can only read by taking a part of a password for a host, a port or a database is
+refused: the server or the driver would repeat that part.
 
 | parameter of a SQLAlchemy URL | becomes |
 |---|---|
@@ -11,7 +11,7 @@ server or the driver would repeat that part.
 | `ssl` (asyncpg) | `sslmode` |
 | `timeout` (asyncpg, pg8000) | `connect_timeout`, in whole seconds |
 | `host` and `port`, several times or as `host:port` | libpq's lists of hosts and ports |
-| those that size the caches of the driver and of SQLAlchemy | nothing: pgjq has no such cache |
+| parameters that size the caches of the driver and of SQLAlchemy | nothing: pgjq has no such cache |
 | any other | `ValidationError` |
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _DRIVERS: Final = ("psycopg", "psycopg_async", "psycopg2", "psycopg2cffi", "asyncpg", "pg8000")
 _WITH_DRIVER: Final = re.compile(r"postgres(?:ql)?\+([^:/]*)://", re.IGNORECASE)
 _URL_PATH: Final = re.compile(r"postgres(?:ql)?://[^/?]*/[^?]*@")
-# What SQLAlchemy would read as a user with an @, or as a database with one.
+# SQLAlchemy would read this as a user with an @, or as a database with an @.
 _TWO_HOSTS: Final = re.compile(r"postgresql://(?:[^:/]*@[^:/]*:[^@]*|[^:/@?]*/[^?]*)@")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _CACHES: Final = frozenset(
@@ -54,7 +54,7 @@ _REFUSED: Final = "this PostgreSQL URL cannot be used"
 
 
 def libpq_conninfo(conninfo: str) -> str:
-    """Return a connection string for libpq; ValidationError if it cannot be read, without a password in it."""
+    """Return a connection string for libpq, or raise ValidationError without the password."""
     named = _WITH_DRIVER.match(conninfo) if isinstance(conninfo, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if named is None:
         _read(conninfo)
@@ -62,12 +62,12 @@ def libpq_conninfo(conninfo: str) -> str:
     if named[1] not in _DRIVERS:
         driver = named[1] if re.fullmatch(r"\w*", named[1]) else HIDDEN
         raise ValidationError(f"{_REFUSED}: unknown driver {driver!r}; write postgresql://…, without one")
-    # SQLAlchemy 2 knows no dialect of the name postgres, and pgjq takes it as libpq does.
+    # SQLAlchemy 2 has no dialect named postgres; libpq and pgjq accept that name.
     return _translated(_parsed(f"postgresql://{conninfo[named.end() :]}"))
 
 
 def parameters(conninfo: str) -> dict[str, Any]:
-    """Return what a connection string says, by libpq's names."""
+    """Return the parameters of a connection string, by libpq's names."""
     return _read(libpq_conninfo(conninfo))
 
 
@@ -103,7 +103,7 @@ def _parsed(url: str) -> URL:
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
-        pass  # Its message may repeat the URL, so it is not chained.
+        pass  # SQLAlchemy's message may repeat the URL, so it is not chained.
     raise ValidationError(f"{_REFUSED}: SQLAlchemy cannot read this URL")
 
 
@@ -118,7 +118,7 @@ def _translated(url: URL) -> str:
 
 
 def _hosts(url: URL, hosts: Iterable[str], ports: Iterable[str]) -> tuple[str, str]:
-    """Return libpq's lists of hosts and ports. In a query a host may bring its port along, unless it is a directory."""
+    """Return libpq's lists of hosts and ports; a queried host may have a port, a directory not."""
     found = [_with_port(host) for several in hosts for host in several.split(",")] or [(url.host or "", "")]
     listed = [port for several in ports for port in several.split(",")] or [str(url.port or "")]
     if any(port for _, port in found):
@@ -156,7 +156,7 @@ def _options(query: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def _ssl_mode(value: str) -> str:
-    mode = "require" if value == "true" else value  # As libpq reads ssl=true, which is JDBC's way to say it.
+    mode = "require" if value == "true" else value  # libpq accepts ssl=true, JDBC's form, in the same way.
     if mode not in _SSL_MODES:
         raise ValidationError(f"{_REFUSED}: ssl must be one of {', '.join(_SSL_MODES)}")
     return mode
@@ -166,5 +166,5 @@ def _seconds(value: str) -> str:
     try:
         return str(math.ceil(float(value)))
     except (ValueError, OverflowError):
-        pass  # Not chained: it repeats the value.
+        pass  # Not chained: the message repeats the value.
     raise ValidationError(f"{_REFUSED}: timeout must be a number of seconds")

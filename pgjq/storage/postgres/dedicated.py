@@ -1,7 +1,7 @@
-"""The operations of one background thread, on a connection of its own.
+"""Operations of one background thread, on a dedicated connection.
 
-The heartbeat's thread settles runs that could not start, and writes the worker's record. A row that another transaction
-has locked must not keep it from renewing leases: these statements wait for a lock for a moment only, and fail then.
+The heartbeat thread settles runs that could not start, and updates the worker's record. A row that another transaction
+has locked must not keep it from renewing leases: these statements wait briefly for a lock and then fail.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pgjq.storage.postgres.operations import PostgresOperations
 if TYPE_CHECKING:
     from pgjq.storage.postgres.session import Rows, Session
 
-# The statements that wait for rows, of those that such threads run again and again.
+# The statements of these threads that wait for row locks.
 WAITING: Final = frozenset({"settle", "worker_seen"})
 LOCK_TIMEOUT: Final = "set local lock_timeout = '100ms'"
 
 
 class DedicatedOperations(PostgresOperations):
-    """Blocking operations that wait for no row for long."""
+    """Sync operations that wait only briefly for a row lock."""
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
         if name not in WAITING:

@@ -1,6 +1,6 @@
-"""Queues with definitions, on PostgreSQL: what the operations do besides running jobs.
+"""Queue definitions and bulk commands on PostgreSQL.
 
-The rules are in `sql/functions`: each of these is one call of a function, whose answer becomes a value or an error.
+The rules are in `sql/functions`: each method calls one function and turns its answer into a value or an error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pgjq.job import QueueInfo
     from pgjq.storage.postgres.session import Rows
 
-# How long a change of a queue tries to get its locks, and how long it lets the others pass in between.
+# How long a change of a queue retries to get its locks, and the pause in which other transactions proceed.
 PATIENCE = 20.0
 PAUSE = 0.3
 
 
 class PostgresDefinitions:
-    """A part of `PostgresOperations`."""
+    """The part of `PostgresOperations` that manages queues."""
 
     async def create_queue(self, name: str, definition: Definition) -> None:
         """See `Definitions`."""
@@ -40,9 +40,9 @@ class PostgresDefinitions:
             "warning_queue_size": definition.warning_queue_size,
             "options": json.dumps(definition.options) if definition.options else None,
         }
-        match await self._ask("create_queue", params):
+        match await self._change_queue("create_queue", params):
             case "no_dead_letter":
-                raise _nowhere(definition.options)
+                raise _missing_dead_letter(definition.options)
             case "other_policy" | "other_partition" as other:
                 what = other.removeprefix("other_")
                 raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
@@ -51,19 +51,19 @@ class PostgresDefinitions:
 
     async def update_queue(self, name: str, changes: Mapping[str, Any]) -> None:
         """See `Definitions`."""
-        match await self._ask("update_queue", {"queue": name, "changes": json.dumps(changes)}):
+        match await self._change_queue("update_queue", {"queue": name, "changes": json.dumps(changes)}):
             case "no_dead_letter":
-                raise _nowhere(changes)
+                raise _missing_dead_letter(changes)
             case "unknown":
-                raise _unknown(name)
+                raise _missing_queue(name)
             case _:
                 return
 
     async def delete_queue(self, name: str) -> None:
         """See `Definitions`."""
-        match await self._ask("delete_queue", {"queue": name}):
+        match await self._change_queue("delete_queue", {"queue": name}):
             case "unknown":
-                raise _unknown(name)
+                raise _missing_queue(name)
             case "deleted":
                 return
             case needed:
@@ -77,7 +77,7 @@ class PostgresDefinitions:
     async def pause(self, name: str, *, paused: bool) -> None:
         """See `Definitions`."""
         if not await self._fetch("pause", {"queue": name, "paused": paused}):
-            raise _unknown(name)
+            raise _missing_queue(name)
 
     async def blocked_keys(self, name: str) -> list[str]:
         """See `Definitions`."""
@@ -85,7 +85,7 @@ class PostgresDefinitions:
         if keys == [None]:
             raise PolicyError(f"queue {name!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
         if not keys and not await self.queues(name):
-            raise _unknown(name)
+            raise _missing_queue(name)
         return keys
 
     async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
@@ -100,7 +100,7 @@ class PostgresDefinitions:
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
         """See `Definitions`."""
         if not await self.queues(queue):
-            raise _unknown(queue)
+            raise _missing_queue(queue)
         return (await self._fetch("redrive", {"queue": queue, "limit": limit, "target": to}))[0][0]
 
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
@@ -108,8 +108,8 @@ class PostgresDefinitions:
         found = await self._fetch("observe", {"with_endings": with_endings})
         return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
 
-    async def _ask(self, name: str, params: dict[str, Any]) -> str:
-        """Call a function that changes a queue; one that could not get its locks in time did nothing."""
+    async def _change_queue(self, name: str, params: dict[str, Any]) -> str:
+        """Call a function that changes a queue; repeat it while it cannot get its locks."""
         until = time.monotonic() + PATIENCE
         while True:
             try:
@@ -121,18 +121,18 @@ class PostgresDefinitions:
                     raise StorageUnavailableError(
                         f"queue {params['queue']!r} is being used by a transaction that stays open; try again after it"
                     ) from error
-            await self._aside(lambda: time.sleep(PAUSE))
+            await self._run_blocking(lambda: time.sleep(PAUSE))
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
         raise NotImplementedError
 
-    async def _aside(self, call: Callable[[], Any]) -> Any:
+    async def _run_blocking(self, call: Callable[[], Any]) -> Any:
         raise NotImplementedError
 
 
-def _unknown(name: str) -> QueueNotFoundError:
+def _missing_queue(name: str) -> QueueNotFoundError:
     return QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
 
 
-def _nowhere(options: Mapping[str, Any]) -> QueueNotFoundError:
+def _missing_dead_letter(options: Mapping[str, Any]) -> QueueNotFoundError:
     return QueueNotFoundError(f"there is no queue {options['dead_letter']!r} for dead letters; create it first")

@@ -1,8 +1,8 @@
-"""Putting jobs in: by one function call, or, for many jobs with ids that were just made, by COPY.
+"""Enqueue jobs: by one function call, or by COPY for many jobs with generated ids.
 
-The function deduplicates and works on any connection. A made id cannot be taken, so a batch of those needs no
-deduplication and is copied straight into the tables; the numbers that give the jobs their order are drawn first. COPY
-needs the right to insert into the tables, which the role of a producer does not have: it calls the function.
+The function deduplicates and works on any connection. A generated id cannot be taken, so a batch of such jobs needs no
+deduplication and is copied into the tables; the numbers that define the order of the jobs are drawn first. COPY needs
+the right to insert into the tables. The producer role lacks it and calls the function.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def enqueue(
 
 
 def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
-    """Return the settings that all the jobs share and that leave them ready to run, if so."""
+    """Return the settings that all jobs share if they leave the jobs ready to run, else None."""
     first = jobs[0].settings if jobs else None
     if first is None or first.run_at is not None or first.delay > 0:
         return None
@@ -62,9 +62,9 @@ def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
 async def enqueue_generated(
     session: Session, queue: str, jobs: Sequence[Submission]
 ) -> list[tuple[EnqueueResult, int | None]]:
-    """Add jobs whose ids were made a moment ago, with the mark that somebody waits for them; return their numbers."""
+    """Add jobs with generated ids and the mark `awaited`; return their numbers."""
     found = await session.fetch("enqueue", _batch(queue, jobs, awaited=True))
-    answers = _answers(jobs, found)
+    answers = _refusals(jobs, found)
     seqs = {int(n) - 1: seq for n, *_, seq in found}
     return [(answers[n], seqs[n]) for n in range(len(jobs))]
 
@@ -74,21 +74,21 @@ async def _reserve(session: Session, queue: str, count: int) -> list[int]:
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
-    """Add one job with the mark that somebody waits for it; return its number, too, if it was added."""
+    """Add one job with the mark `awaited`; return its number, too, if it was added."""
     seq = await _call_for_one(session, queue, job, awaited=True)
     if seq is not None:
         return EnqueueResult("queued", job.id), seq
-    # Not free at first sight, and perhaps free at the second.
+    # The id was taken at first sight, or a policy may refuse the job: the batch call decides.
     return (await enqueue_generated(session, queue, [job]))[0]
 
 
 async def _call_for_one(session: Session, queue: str, job: Submission, *, awaited: bool = False) -> int | None:
-    """Add one job if its id is free at first sight, and return its number; a taken one is looked at as a batch."""
+    """Add one job if its id is free at first sight; return its number, or None if not added."""
     params = {
         "queue": queue,
         "id": job.id,
         "payload": f"\\x{job.payload.hex()}",
-        "settings": _written(job.settings, awaited=awaited),
+        "settings": _settings_json(job.settings, awaited=awaited),
     }
     return (await session.fetch("enqueue_job", params))[0][0]
 
@@ -96,15 +96,15 @@ async def _call_for_one(session: Session, queue: str, job: Submission, *, awaite
 async def _call(
     session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None
 ) -> dict[int, EnqueueResult]:
-    """Call the function; answer for those that were not added, by their index."""
-    return _answers(jobs, await session.fetch("enqueue", _batch(queue, jobs, seqs))) if jobs else {}
+    """Call the function; return the results of the jobs that were not added, by index."""
+    return _refusals(jobs, await session.fetch("enqueue", _batch(queue, jobs, seqs))) if jobs else {}
 
 
 def _batch(
     queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None = None, *, awaited: bool = False
 ) -> dict[str, Any]:
-    """Write a batch as the function reads it; the numbers of awaited jobs are to be known."""
-    common, own = _spread(jobs)
+    """Return a batch as the function's parameters; awaited jobs are returned with their numbers."""
+    common, own = _split_settings(jobs)
     return {
         "queue": queue,
         "ids": literals.texts(job.id for job in jobs),
@@ -121,8 +121,8 @@ async def _call_in_chunks(
 ) -> dict[int, EnqueueResult]:
     """Call the function chunk by chunk, inside a transaction.
 
-    The numbers were drawn first, in the order of the jobs. The chunks then go by id: in all of the transaction, locks
-    are taken in the order of the ids, and two such calls cannot deadlock.
+    The numbers were drawn first, in the order of the jobs. The chunks are sorted by id: the whole transaction takes its
+    locks in the order of the ids, so two such calls cannot deadlock.
     """
     order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
     refused: dict[int, EnqueueResult] = {}
@@ -134,7 +134,7 @@ async def _call_in_chunks(
 
 
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
-    """Copy the jobs, if the queue's policy cannot refuse any of them and we may; else call the function."""
+    """COPY the jobs if the policy refuses none and the role allows it; else call the function."""
     async with session.transaction():
         reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
@@ -177,14 +177,14 @@ def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> 
         yield "".join([f"{seq}\t{tail}\n" for seq in seqs[start : start + CHUNK]])
 
 
-def _spread(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
-    """Split the jobs' settings into what most of them share and what the others differ in."""
+def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
+    """Split the jobs' settings into the most common ones and each other job's differences."""
     if all(job.settings is jobs[0].settings for job in jobs):
-        return _spoken(jobs[0].settings), None
+        return _set_values(jobs[0].settings), None
     (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
     nothing = dict.fromkeys(_SPOKEN)
-    own = [None if job.settings == usual else nothing | _spoken(job.settings) for job in jobs]
-    return _spoken(usual), literals.objects(own)
+    own = [None if job.settings == usual else nothing | _set_values(job.settings) for job in jobs]
+    return _set_values(usual), literals.objects(own)
 
 
 _SPOKEN: Final = (
@@ -202,8 +202,8 @@ _SPOKEN: Final = (
 _NULL: Final = "\\N"
 
 
-def _spoken(settings: Settings) -> dict[str, Any]:
-    """Write settings as the function reads them: only what was set."""
+def _set_values(settings: Settings) -> dict[str, Any]:
+    """Return settings as the function reads them: only the ones that are set."""
     values: dict[str, Any] = {
         "result_ttl": settings.result_ttl,
         "max_attempts": settings.max_attempts,
@@ -220,12 +220,12 @@ def _spoken(settings: Settings) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _written(settings: Settings, *, awaited: bool = False) -> str:
-    """Write settings as text; callers who enqueue one job at a time mostly bring the same ones."""
-    return json.dumps(_spoken(settings) | AWAITED if awaited else _spoken(settings))
+def _settings_json(settings: Settings, *, awaited: bool = False) -> str:
+    """Return settings as JSON; cached, because single enqueues mostly repeat their settings."""
+    return json.dumps(_set_values(settings) | AWAITED if awaited else _set_values(settings))
 
 
-def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
+def _refusals(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:
     answers: dict[int, EnqueueResult] = {}
     for position, status, state, result, _ in refused:
         index = int(position) - 1
@@ -239,5 +239,5 @@ def _answers(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResu
 
 
 def _field(text: str) -> str:
-    """Write a field of COPY's text format."""
+    """Return a field in COPY's text format."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

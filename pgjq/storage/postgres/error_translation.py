@@ -1,4 +1,4 @@
-"""What psycopg raises, in pgjq's words. Nothing of the driver leaves the adapter but as a `__cause__`."""
+"""Translate psycopg's errors to pgjq's; a driver error leaves this package as a `__cause__`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIGRATE = 'run "pgjq migrate" or pgjq.migrate(conninfo)'
 
 ROLES = "this login may not do that; which role may is in docs/roles.md"
 
-# The server behind the connection has been demoted, or is going: its neighbours in the pool are no better.
+# The server was demoted or is shutting down: the other connections of the pool are affected as well.
 GONE = (
     errors.ReadOnlySqlTransaction,
     errors.AdminShutdown,
@@ -26,16 +26,16 @@ GONE = (
     errors.CannotConnectNow,
 )
 
-# A value that was sent cannot be stored: it is too large, or cannot be written in the database's encoding.
+# The server cannot store a value: it is too large, or the database's encoding lacks a character of it.
 ABOUT_VALUES = (psycopg.DataError, errors.ProgramLimitExceeded)
 
-# The statement did nothing and may simply be made again.
+# The statement had no effect and can be repeated.
 TRANSIENT = (errors.DeadlockDetected, errors.SerializationFailure)
 
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Turn the driver's errors into pgjq's."""
+    """Raise the driver's errors as pgjq's."""
     try:
         yield
     except psycopg.Error as error:
@@ -44,10 +44,10 @@ def translated() -> Generator[None]:
 
 @contextmanager
 def refused_outcomes() -> Generator[None]:
-    """Tell apart why outcomes were refused.
+    """Raise ValidationError if an outcome cannot be stored, StorageError if its row is locked.
 
-    An error that is about a value becomes a ValidationError. A job's row that stayed locked is no sign that the
-    database is away: it becomes a plain StorageError, after which the other outcomes are offered.
+    A locked row does not mean that the database is unavailable: after a plain StorageError the settler sends the other
+    outcomes.
     """
     try:
         yield
@@ -60,7 +60,7 @@ def refused_outcomes() -> Generator[None]:
 
 
 def translate(error: psycopg.Error) -> PgjqError:
-    """Find pgjq's word for an error of the driver's."""
+    """Return pgjq's error for an error of the driver."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, TRANSIENT):
         text = f"{text.splitlines()[0]}; roll the transaction back and make it again"

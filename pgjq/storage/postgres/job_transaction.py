@@ -1,9 +1,9 @@
-"""A handler's writes and its job's completion, in one commit.
+"""Commit a handler's writes together with the completion of its job.
 
-The handler writes through the connection that it is given. At the end of its block the job is settled on that same
-connection, fenced by the lease as every settlement is: a lease that is gone settles nothing, LeaseLostError is
-raised, and the writes are rolled back with it. So the effects in the database happen once, even when a stalled worker
-wakes up late.
+The handler writes through the connection that it is given. At the end of its block the job is settled on the same
+connection, fenced by the lease like every settlement: if the lease is lost, nothing is settled, LeaseLostError is
+raised, and the writes are rolled back. So the effects in the database happen once, even if a stalled worker resumes
+late.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.session import Session
 
 
-# The pause between completing a job and COMMIT may last as long as the lease, within these limits.
+# The pause between completing a job and COMMIT is limited to the lease, within these bounds.
 SHORTEST_PAUSE = 5.0
 LONGEST_PAUSE = 60.0
 UNQUOTED = re.compile(r"[^A-Za-z0-9_./-]")
 
 
 class PostgresJobTransaction:
-    """An open transaction of a handler's."""
+    """An open transaction of a handler."""
 
     def __init__(self, session: Session, claimed: Claimed) -> None:
         self.completed = False
@@ -44,7 +44,7 @@ class PostgresJobTransaction:
 
     @property
     def connection(self) -> Any:
-        """What the handler writes through: a psycopg connection, or the caller's own kind of session."""
+        """The connection for the handler's writes: psycopg's, or the session that the factory made."""
         return self._session.connection
 
     async def complete(self, result: bytes | None) -> None:
@@ -65,18 +65,18 @@ class PostgresJobTransaction:
         self.completed = True
 
     def check_completed(self) -> None:
-        """Refuse to commit writes without their completion."""
+        """Raise if the block would commit its writes without completing the job."""
         if not self.completed:
             raise PgjqError("the block ended without completing its job; nothing of it is committed")
 
 
 def lost(lease: Lease) -> str:
-    """Say that a block's lease is gone."""
+    """Return the message of a lost lease."""
     return f"the lease of job {lease.id!r} is gone; nothing of this block is committed"
 
 
 def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str:
-    """Name the session in which a handler's transaction is open: readable, different for each run, needs no quoting."""
+    """Return an application name for the session: readable, unique per run, without quotes."""
     run = f"{schema}\0{queue}\0{job_id}\0{attempts}"
     readable = UNQUOTED.sub("?", f"{queue}/{job_id}"[:40])
     return f"pgjq {readable} {blake2b(run.encode(), digest_size=8).hexdigest()}"
@@ -86,7 +86,7 @@ def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str
 async def open_unit(
     mode: Mode, pool: Pool, queries: Queries, session_factory: Callable[[], Any] | None
 ) -> AsyncGenerator[Session]:
-    """Open a transaction on a connection of the pool, or on a session of the caller's making."""
+    """Open a transaction on a pooled connection, or on a session of the caller's factory."""
     if session_factory is None:
         async with pool.session(for_handler=True) as session, session.transaction():
             yield session

@@ -1,18 +1,18 @@
-"""Leadership: one candidate at a time in each role, in PostgreSQL.
+"""Leader election in PostgreSQL: one leader at a time in each role.
 
-The office is a session advisory lock on a connection of its own. Rules, and what each failure does:
+Leadership is a session advisory lock on a connection of its own. Rules, and what each failure does:
 
-* To lead is to hold the lock in this very session. Each call to `elect` proves it by asking that session for its
-  locks, and for the process that answers: it must be the one that greeted the session. Behind a pooler it is not, the
-  lock would be anybody's, and so nobody leads: that is an `UnsupportedError`, which says what to do.
-* The server ends a session that has said nothing for `ttl` seconds (`idle_session_timeout`), and the lock with it. So a
-  leader that is stopped, or cut off without a word, is out of office at the latest `ttl` after its last proof, and a
-  leader that cannot prove its office within that time must stop acting: see the trust window in `pgjq.leader`.
-* A session that the server ends is found out without a question: a goodbye lies in its socket (`leads`).
-* A crash closes the session at once. `resign` unlocks and closes it in good order; if a proof is waiting for a server
-  that does not answer, it shuts the socket, which ends that wait here and the session there.
+* A candidate leads while this very session holds the lock. Each call to `elect` proves it by asking the session for its
+  locks and for its process number, which must be the one that greeted the session. Behind a pooler it is not, and other
+  clients could get the lock: so `elect` raises an `UnsupportedError` that says what to do.
+* The server ends a session that is silent for `ttl` seconds (`idle_session_timeout`), and frees its lock. So a leader
+  that is stopped or cut off loses leadership at most `ttl` after its last proof, and a leader that cannot prove
+  leadership within that time must stop acting: see the trust window in `pgjq.leader`.
+* A session that the server has ended is detected without a query: the server's last message is in its socket (`leads`).
+* A crash closes the session at once. `resign` unlocks and closes it; if a proof waits for a server that does not
+  answer, `resign` shuts the socket down, which ends the wait here and the session there.
 
-Leadership saves work. Nothing's correctness depends on it.
+Leadership saves work. Correctness never depends on it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.watchdog import Watchdog
 
-# Longer than this a server that can be reached does not take to greet.
+# A reachable server takes no longer than this to greet a session.
 CONNECT_SECONDS = 10
 GOODBYE_SECONDS = 1.0
-# The longest that PostgreSQL's settings can hold, 24 days.
+# The largest value of a PostgreSQL setting, 24 days.
 LONGEST_MS = 2**31 - 1
 
 
 class LeaderLocks:
-    """The offices that candidates of this process hold or want. Every method blocks."""
+    """The leader locks of the candidates of this process. Every method blocks."""
 
     def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog) -> None:
         self._conninfo = conninfo
@@ -55,28 +55,28 @@ class LeaderLocks:
         self._closed = False
 
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
-        """Take the office, or prove to hold it."""
+        """Take leadership, or prove it; return whether the candidate leads."""
         if self._closed:
             raise StorageError("this storage has been closed")
-        return self._office(role, candidate).elect(ttl)
+        return self._leader_lock(role, candidate).elect(ttl)
 
     def leads(self, role: str, candidate: str) -> bool:
-        """Tell whether the office may still be held, as far as its connection knows."""
-        return self._office(role, candidate).may_lead()
+        """Return whether the candidate may still lead, as far as its connection knows."""
+        return self._leader_lock(role, candidate).may_lead()
 
     def resign(self, role: str, candidate: str) -> None:
-        """Leave the office."""
-        self._office(role, candidate).leave()
+        """Give up leadership."""
+        self._leader_lock(role, candidate).leave()
 
     def close(self) -> None:
-        """Leave every office, and take none any more."""
+        """Give up every leadership and refuse new elections."""
         self._closed = True
         for role, candidate in list(self._leader_locks):
             self.resign(role, candidate)
 
-    def _office(self, role: str, candidate: str) -> LeaderLock:
+    def _leader_lock(self, role: str, candidate: str) -> LeaderLock:
         with self._lock:
-            if self._process != os.getpid():  # The sessions are the parent's, and must not even be closed here.
+            if self._process != os.getpid():  # The sessions are the parent's; closing them here would break them.
                 self._inherited.append(self._leader_locks)
                 self._process, self._leader_locks = os.getpid(), {}
             return self._leader_locks.setdefault(
@@ -85,35 +85,35 @@ class LeaderLocks:
 
 
 class LeaderLock:
-    """One candidate's session, if it leads."""
+    """The session of one candidate, while it leads."""
 
     def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog, role: str) -> None:
         self._conninfo = conninfo
         self._queries = queries
         self._watchdog = watchdog
         self._role = role
-        self._talking = threading.Lock()
+        self._session_lock = threading.Lock()
         self._leaving = False
         self._doubted = False
         self._session: psycopg.Connection[Any] | None = None
 
     def elect(self, ttl: float) -> bool:
-        """Take the office, or prove to hold it; after a proof that failed, stand again."""
-        with self._talking:
+        """Take leadership, or prove it; after a failed proof, try to take it again."""
+        with self._session_lock:
             self._leaving = False
-            holds = self._asks("leader_prove", ttl) or (not self._leaving and self._stand(ttl))
+            holds = self._holds("leader_prove", ttl) or (not self._leaving and self._take(ttl))
             self._doubted = not holds
             return holds
 
     def may_lead(self) -> bool:
-        """Tell whether there is a session that has not been ended; the server says goodbye before it frees the lock.
+        """Return whether the session is open; the server ends it before it frees the lock.
 
-        While a proof is on its way, what arrives is its answer. A doubt lasts until the next proof.
+        While a proof is in flight, arriving bytes are its answer. A doubt lasts until the next proof.
         """
         session = self._session
         if session is None or self._doubted:
             return False
-        if not self._talking.locked():
+        if not self._session_lock.locked():
             try:
                 self._doubted = has_news(session.fileno())
             except psycopg.Error:
@@ -121,29 +121,29 @@ class LeaderLock:
         return not self._doubted
 
     def leave(self) -> None:
-        """Leave the office, whatever the server says or does not say."""
-        if not self._talking.acquire(blocking=False):
+        """Give up leadership, also if the server does not answer."""
+        if not self._session_lock.acquire(blocking=False):
             self._leaving = True
             self._hang_up()
-            if not self._talking.acquire(timeout=min(GOODBYE_SECONDS, current_deadline().left)):
-                return  # It is connecting, and sees when it has done so that it was to leave.
+            if not self._session_lock.acquire(timeout=min(GOODBYE_SECONDS, current_deadline().left)):
+                return  # `elect` is connecting, and sees `_leaving` afterwards.
         try:
             self._unlock()
             self._close()
         finally:
-            self._talking.release()
+            self._session_lock.release()
 
     def _unlock(self) -> None:
-        """Give the lock back, so that it is free when this returns; a server that does not answer is not waited for."""
+        """Release the lock before returning; do not wait for a server that does not answer."""
         session = self._session
         if session is not None and not session.closed:
-            silence = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)
-            silence.start()
+            timer = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)
+            timer.start()
             with contextlib.suppress(psycopg.Error):
                 session.execute(self._queries.psycopg("leader_leave"), self._key())
-            silence.cancel()
+            timer.cancel()
 
-    def _stand(self, ttl: float) -> bool:
+    def _take(self, ttl: float) -> bool:
         self._close()
         with translated():
             self._session = psycopg.connect(
@@ -158,13 +158,13 @@ class LeaderLock:
         self._watchdog.begin()
         holds = False
         try:
-            holds = not self._leaving and self._asks("leader_take", ttl)
+            holds = not self._leaving and self._holds("leader_take", ttl)
         finally:
             if not holds:
                 self._close()
         return holds
 
-    def _asks(self, query: str, ttl: float) -> bool:
+    def _holds(self, query: str, ttl: float) -> bool:
         session = self._session
         if session is None:
             return False

@@ -1,9 +1,9 @@
-"""A session that is asked with a deadline.
+"""A connection for LISTEN whose statements have a deadline.
 
-psycopg waits for an answer for as long as it takes. A session that mostly listens must not: its peer may have gone
-without a word, and whoever asks holds a lock that others wait for. So this one speaks to libpq itself, and a question
-that is not answered in time is an error like a cut connection. The kernel's keepalives notice a dead host as well, but
-not a network that still takes bytes and passes none on.
+psycopg waits for an answer without a limit. The listener must not: its peer may have vanished without closing the
+connection, and the thread that asks holds a lock that others wait for. So this class uses libpq directly, and an answer
+that does not come in time is an error like a broken connection. TCP keepalives also detect a dead host, but not a
+network that accepts bytes and forwards none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 ANSWER_SECONDS: Final = 5.0
-# A caller whose time is nearly over still gives a healthy server the time to answer.
+# A caller near its deadline still gives a healthy server this long to answer.
 SHORTEST_SECONDS: Final = 0.2
 ALIVE: Final[dict[str, Any]] = {
     "autocommit": True,
@@ -42,7 +42,7 @@ WHO: Final = b"select pg_backend_pid()"
 
 
 class ListenConnection:
-    """One session, for any thread to ask; notices go to `deliver`, on whatever thread they are read."""
+    """One session for any thread; `deliver` gets notifications on the thread that reads them."""
 
     def __init__(self, conninfo: str, deliver: Callable[[str, str], None]) -> None:
         self._deliver = deliver
@@ -57,19 +57,19 @@ class ListenConnection:
         except BaseException:
             self._connection.close()
             raise
-        # A pooler makes up a process number of its own when it greets a client, and its sessions are anybody's.
+        # A pooler invents a process number when it greets a client, and shares its sessions among clients.
         self.is_pooled = self._backend != str(self._connection.info.backend_pid)
 
     def fileno(self) -> int:
-        """Return the socket, to wait for notices."""
+        """Return the socket to poll for notifications."""
         return self._connection.fileno()
 
     def is_same_session(self) -> bool:
-        """Ask the server something, and see whether the same session answers as at first."""
+        """Return whether the session that was opened still answers."""
         return self.ask(WHO) == self._backend
 
     def ask(self, query: bytes, params: dict[str, Any] | None = None) -> str | None:
-        """Run a statement and return its first value as text; OperationalError if the answer does not come in time."""
+        """Run a statement and return its first value as text; OperationalError if it is late."""
         with self._lock:
             text = psycopg.ClientCursor(self._connection).mogrify(query, params) if params else query.decode()
             pgconn = self._connection.pgconn
@@ -77,7 +77,7 @@ class ListenConnection:
             return _first_value(self._results(pgconn))
 
     def read(self) -> None:
-        """Hand out the notices that have arrived."""
+        """Deliver the notifications that have arrived."""
         with self._lock:
             self._connection.pgconn.consume_input()
             self._hand_out(self._connection.pgconn)
@@ -88,7 +88,7 @@ class ListenConnection:
             self._connection.close()
 
     def _results(self, pgconn: PGconn) -> list[PGresult]:
-        """Wait for the answers to what was sent."""
+        """Wait for the results of the statement that was sent."""
         until = min(
             time.monotonic() + ANSWER_SECONDS, max(current_deadline().until, time.monotonic() + SHORTEST_SECONDS)
         )
@@ -110,7 +110,7 @@ class ListenConnection:
         while (notice := pgconn.notifies()) is not None:
             try:
                 channel, payload = notice.relname.decode(), notice.extra.decode()
-            except UnicodeDecodeError:  # From a database that checks no encoding; none of ours.
+            except UnicodeDecodeError:  # Sent in a database that checks no encoding, and not by pgjq.
                 logging.getLogger("pgjq").warning("notification ignored, it is not UTF-8: channel %r", notice.relname)
             else:
                 self._deliver(channel, payload)

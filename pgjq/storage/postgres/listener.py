@@ -1,17 +1,17 @@
-"""One listening connection for a whole storage.
+"""The listener: one connection for all notifications of a storage.
 
-Rules of the protocol
-* Whoever wants to hear of a topic notes it, and has the server told before it relies on it: LISTEN has been run then,
-  and for topics that writers ask for beforehand a shared advisory lock in this session tells them that somebody listens
-  (`sql/functions/0001_notify.sql`). The last one who leaves such a topic gives the lock back, and writers stop
-  notifying. Answers need no such lock: whoever waits for a job has it marked.
-* A thread waits on the socket and hands notices to mailboxes. When nothing was heard for a while it asks, in the same
-  session, who answers: a connection that is only listened to can be dead for hours. No answer in time is a loss.
-* After a loss it connects again, takes every topic up again, and puts `RESYNC` into every mailbox: what happened in
-  between was not heard, so everyone looks for themselves. An unexpected exception is a loss as well, and is logged.
-* Behind a transaction pooler the session that was told to listen is anybody's at the next statement. It is recognised
-  by its process number, at the beginning and by every probe; then nobody listens here, `deaf` says so, and whoever
-  waits has to look now and then. No lock is left behind in the pooler's sessions.
+Protocol
+* A subscriber registers a mailbox for a topic, and relies on it only after the server knows the topic: LISTEN has run,
+  and for topics that writers check before they notify, this session holds a shared advisory lock that shows a listener
+  (`sql/functions/0001_notify.sql`). When the last subscriber leaves such a topic, the listener releases the lock and
+  writers stop notifying. Results need no such lock: a waiter marks its job.
+* A thread waits on the socket and puts notifications into mailboxes. After a silence it checks that the same session
+  still answers: a connection that only receives can be dead for hours. No answer in time is a loss.
+* After a loss it reconnects, registers every topic again, and puts `RESYNC` into every mailbox: notifications in
+  between were lost, so every subscriber reads the storage. An unexpected exception is a loss as well, and is logged.
+* Behind a transaction pooler the session that ran LISTEN serves any client at the next statement. The listener detects
+  this by the process number, at connect and at every probe; then it stops listening and sets `deaf`, and callers poll.
+  It leaves no lock behind in the pooler's sessions.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.postgres.queries import Queries
 
-# Silence for this long, and then no answer for as long again, and the connection is given up: ten seconds.
+# After this long without data, and as long again without an answer to a probe, the connection is lost: ten seconds.
 PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
-# Whoever was woken leaves its topic and goes to work; telling the server so can wait until that has begun.
+# A woken subscriber leaves its topic and goes to work; the server is told this much later, when that work has begun.
 TIDY_SECONDS: Final = 0.01
 RESYNC: Final = None
 EVENTS: Final = "events"
@@ -55,7 +55,7 @@ Notice = str | None
 
 
 class Topic(NamedTuple):
-    """A channel, and within it what one waits for: a queue's name, a job, or "" for everything on the channel."""
+    """A channel and a subject within it: a queue's name, a job, or "" for the whole channel."""
 
     channel: str
     subject: str = ""
@@ -63,12 +63,12 @@ class Topic(NamedTuple):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether writers ask for listeners before they notify."""
+        """Whether writers check for listeners before they notify."""
         return self.channel != ANSWERS
 
 
 class Listener:
-    """The connection, its thread, and who wants to hear what."""
+    """The listener's connection, its thread, and the mailboxes by topic."""
 
     def __init__(self, conninfo: str, queries: Queries) -> None:
         self._conninfo = conninfo
@@ -79,41 +79,41 @@ class Listener:
 
     def _begin(self) -> None:
         self.deaf = False
-        self._lock = threading.Lock()  # for what is in memory, and never held while the server is asked
-        self._telling = threading.RLock()  # for whoever tells the server something, or replaces the line
-        self._wants: dict[Topic, list[Mailbox[Notice]]] = {}
-        self._heard: set[str] = set()
-        self._present: set[Topic] = set()
+        self._lock = threading.Lock()  # Guards the state in memory; never held while waiting for the server.
+        self._server_lock = threading.RLock()  # Held by a thread that sends statements or replaces the connection.
+        self._mailboxes: dict[Topic, list[Mailbox[Notice]]] = {}
+        self._channels: set[str] = set()
+        self._registered: set[Topic] = set()
         self._line: ListenConnection | None = None
         self._broken = False
-        self._tidy_at: float | None = None
+        self._unregister_at: float | None = None
         self._thread: BackgroundThread | None = None
         self._closing = threading.Event()
-        self._nudge_out, self._nudge_in = _pipe()
+        self._wakeup_out, self._wakeup_in = _pipe()
         self._process = os.getpid()
 
     def want(self, topic: Topic, box: Mailbox[Notice]) -> None:
-        """Have notices of a topic put into a mailbox from now on; this may wait for the server."""
+        """Put notifications of a topic into a mailbox from now on; may wait for the server."""
         if self.note(topic, box):
             self.tell(topic, box)
 
     def note(self, topic: Topic, box: Mailbox[Notice]) -> bool:
-        """Have notices put into a mailbox, without waiting; say whether the server has to be told of the topic."""
+        """Register a mailbox without waiting; return whether `tell` must be called for the topic."""
         if self._process != os.getpid():
-            self._inherited.append(self._line)  # The connection and the thread are the parent's.
+            self._inherited.append(self._line)  # The connection and the thread belong to the parent.
             self._begin()
         with self._lock:
             if self._closing.is_set():
                 message = "this storage has been closed"
                 raise StorageError(message)
             if box.closed:
-                return False  # Whoever wanted this has gone in the meantime.
-            self._wants.setdefault(topic, []).append(box)
-            return not self.deaf and (self._thread is None or self._is_news(topic))
+                return False  # The subscriber has left meanwhile.
+            self._mailboxes.setdefault(topic, []).append(box)
+            return not self.deaf and (self._thread is None or self._is_unregistered(topic))
 
     def tell(self, topic: Topic, box: Mailbox[Notice]) -> None:
-        """Tell the server of a topic. The first one connects, so that what is wrong is the caller's to see."""
-        with self._alone():
+        """Make the server know a topic; the first call connects, so that its caller gets the error."""
+        with self._holding_server_lock():
             if self.deaf or self._closing.is_set():
                 return
             if self._thread is None:
@@ -127,26 +127,26 @@ class Listener:
                 if not self.deaf:
                     self._start()
             elif self._line is not None:
-                # A connection that fails here is replaced by the thread, which takes every topic up again.
+                # The thread replaces a connection that fails here, and registers every topic again.
                 try:
-                    self._take_up(self._line)
+                    self._register_topics(self._line)
                 except psycopg.Error:
                     self._broken = True
-                    self._nudge()
+                    self._wake_thread()
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """Be the only one who tells the server something, or give up when the caller's time is over."""
+    def _holding_server_lock(self) -> Generator[None]:
+        """Hold the lock for sending statements, or give up at the caller's deadline."""
         left = current_deadline().left
-        if not self._telling.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+        if not self._server_lock.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
             raise StorageUnavailableError("the listening connection did not become free in time")
         try:
             yield
         finally:
-            self._telling.release()
+            self._server_lock.release()
 
     def _start(self) -> None:
-        """Start the thread, unless the storage was closed meanwhile: `close` joins only a thread that has started."""
+        """Start the thread, unless the storage was closed: `close` joins only a started thread."""
         with self._lock:
             if not self._closing.is_set():
                 self._thread = BackgroundThread("pgjq listener", self._run, self._closing.wait)
@@ -155,75 +155,75 @@ class Listener:
         self._drop()
 
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
-        """Stop putting notices into a mailbox. Telling the server is left to the thread: whoever was woken has work."""
+        """Remove a mailbox. The thread tells the server later: a woken subscriber has work to do."""
         with self._lock:
-            boxes = self._wants.get(topic, [])
+            boxes = self._mailboxes.get(topic, [])
             if box in boxes:
                 boxes.remove(box)
-            if boxes or self._wants.pop(topic, None) is None:
+            if boxes or self._mailboxes.pop(topic, None) is None:
                 return
-            if topic in self._present and self._tidy_at is None and not self._closing.is_set():
-                self._nudge()
+            if topic in self._registered and self._unregister_at is None and not self._closing.is_set():
+                self._wake_thread()
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
         if self._process != os.getpid():
-            return  # All of it is the parent's.
+            return  # The connection and the thread belong to the parent.
         with self._lock:
             self._closing.set()
-            boxes = [box for boxes in self._wants.values() for box in boxes]
+            boxes = [box for boxes in self._mailboxes.values() for box in boxes]
             thread = self._thread
         for box in boxes:
             box.close()
-        self._nudge()
+        self._wake_thread()
         if thread is not None:
             thread.join(timeout=5)
         self._drop()
-        os.close(self._nudge_in)
-        os.close(self._nudge_out)
+        os.close(self._wakeup_in)
+        os.close(self._wakeup_out)
 
-    def _is_news(self, topic: Topic) -> bool:
-        return topic.channel not in self._heard or (topic.is_asked_for and topic not in self._present)
+    def _is_unregistered(self, topic: Topic) -> bool:
+        return topic.channel not in self._channels or (topic.is_asked_for and topic not in self._registered)
 
     def _connect(self) -> None:
-        line = ListenConnection(self._conninfo, self._deliver)
-        if line.is_pooled:
-            self._go_deaf(line)
+        connection = ListenConnection(self._conninfo, self._deliver)
+        if connection.is_pooled:
+            self._stop_listening(connection)
             return
-        with self._telling:
-            self._heard, self._present, self._broken = set(), set(), False
-            self._line = line
-            self._take_up(line)
+        with self._server_lock:
+            self._channels, self._registered, self._broken = set(), set(), False
+            self._line = connection
+            self._register_topics(connection)
 
-    def _take_up(self, line: ListenConnection) -> None:
-        """Tell the server of every topic that it does not know of."""
+    def _register_topics(self, connection: ListenConnection) -> None:
+        """Register on the server every topic that it does not know."""
         while True:
             with self._lock:
-                news = [topic for topic in self._wants if self._is_news(topic)]
-            if not news:
+                missing = [topic for topic in self._mailboxes if self._is_unregistered(topic)]
+            if not missing:
                 return
-            for channel in {topic.channel for topic in news} - self._heard:
+            for channel in {topic.channel for topic in missing} - self._channels:
                 listen = sql.SQL("listen {}").format(sql.Identifier(self._queries.channel(channel)))
-                line.ask(listen.as_bytes())
-                self._heard.add(channel)
-            for topic in news:
+                connection.ask(listen.as_bytes())
+                self._channels.add(channel)
+            for topic in missing:
                 if topic.is_asked_for:
-                    line.ask(self._queries.psycopg("presence_begin"), self._key(topic))
-                    self._present.add(topic)
+                    connection.ask(self._queries.psycopg("presence_begin"), self._key(topic))
+                    self._registered.add(topic)
 
-    def _lay_down(self, line: ListenConnection) -> None:
-        """Tell the server of the topics that nobody wants any more."""
-        with self._telling:
+    def _unregister_topics(self, connection: ListenConnection) -> None:
+        """Unregister on the server the topics without mailboxes."""
+        with self._server_lock:
             with self._lock:
-                self._tidy_at = None
-                left = self._present - self._wants.keys()
-                self._present -= left  # Whoever wants one of them now has the server told again, after this.
+                self._unregister_at = None
+                left = self._registered - self._mailboxes.keys()
+                self._registered -= left  # A new subscriber of one of them registers it again, after this.
             for topic in left:
-                line.ask(self._queries.psycopg("presence_end"), self._key(topic))
+                connection.ask(self._queries.psycopg("presence_end"), self._key(topic))
 
-    def _nudge(self) -> None:
+    def _wake_thread(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._nudge_in, b"x")
+            os.write(self._wakeup_in, b"x")
 
     def _key(self, topic: Topic) -> dict[str, Any]:
         return {"channel": self._queries.channel(topic.channel), "subject": topic.subject}
@@ -233,58 +233,58 @@ class Listener:
             try:
                 if self._line is None:
                     self._connect()
-                    self._tell_everyone(RESYNC)
+                    self._put_everywhere(RESYNC)
                 self._listen()
             except (psycopg.Error, OSError) as error:
                 self._drop()
                 if self._thread is not None:
                     self._thread.note(error)
                 self._closing.wait(RECONNECT_SECONDS)
-            except BaseException:  # Its supervisor logs it, and calls this again.
+            except BaseException:  # BackgroundThread logs it, and calls this again.
                 self._drop()
                 raise
 
     def _listen(self) -> None:
-        while not self._closing.is_set() and (line := self._line) is not None:
+        while not self._closing.is_set() and (connection := self._line) is not None:
             if self._thread is not None:
                 self._thread.touch()
             if self._broken:
                 raise psycopg.OperationalError("the connection failed somebody else")
             poll = select.poll()
-            poll.register(line.fileno(), select.POLLIN)
-            poll.register(self._nudge_out, select.POLLIN)
-            until = line.last_word + PROBE_SECONDS if self._tidy_at is None else self._tidy_at
+            poll.register(connection.fileno(), select.POLLIN)
+            poll.register(self._wakeup_out, select.POLLIN)
+            until = connection.last_word + PROBE_SECONDS if self._unregister_at is None else self._unregister_at
             ready = {descriptor for descriptor, _ in poll.poll(max(0.0, until - time.monotonic()) * 1000)}
-            if self._nudge_out in ready:
-                os.read(self._nudge_out, 4096)
-                self._lay_down(line)
-            elif self._tidy_at is not None and self._tidy_at <= time.monotonic():
-                self._lay_down(line)
-            if line.fileno() in ready:
-                self._tidy_at = self._tidy_at or time.monotonic() + TIDY_SECONDS
-                line.read()
-            elif time.monotonic() >= line.last_word + PROBE_SECONDS and not line.is_same_session():
-                self._go_deaf(line)
-                self._tell_everyone(RESYNC)
+            if self._wakeup_out in ready:
+                os.read(self._wakeup_out, 4096)
+                self._unregister_topics(connection)
+            elif self._unregister_at is not None and self._unregister_at <= time.monotonic():
+                self._unregister_topics(connection)
+            if connection.fileno() in ready:
+                self._unregister_at = self._unregister_at or time.monotonic() + TIDY_SECONDS
+                connection.read()
+            elif time.monotonic() >= connection.last_word + PROBE_SECONDS and not connection.is_same_session():
+                self._stop_listening(connection)
+                self._put_everywhere(RESYNC)
 
-    def _go_deaf(self, line: ListenConnection) -> None:
-        """Give up listening: this session is not ours alone."""
+    def _stop_listening(self, connection: ListenConnection) -> None:
+        """Stop listening: other clients share this session."""
         self.deaf = True
         self._line = None
-        line.close()
+        connection.close()
         logging.getLogger("pgjq").warning(
             "notices do not come through a transaction pooler: answers and jobs are looked for every so often instead,"
             " and events cannot be heard; connect directly to have all of them at once"
         )
 
     def _deliver(self, channel: str, payload: str) -> None:
-        """Hand a notice to those who want it. Anybody may notify anything: what cannot be read must not deafen us."""
+        """Put a notification into its mailboxes; any login can send one, so it may be invalid."""
         try:
-            self._sort_out(channel.rpartition(".")[2], payload)
+            self._dispatch(channel.rpartition(".")[2], payload)
         except Exception as error:  # noqa: BLE001
             self._malformed.note(channel, error)
 
-    def _sort_out(self, channel: str, payload: str) -> None:
+    def _dispatch(self, channel: str, payload: str) -> None:
         if channel == ANSWERS:
             for queue, job_id, state in json.loads(payload):
                 if job_id is None:
@@ -296,32 +296,32 @@ class Listener:
 
     def _put(self, topic: Topic, notice: Notice) -> None:
         with self._lock:
-            boxes = tuple(self._wants.get(topic, ()))
+            boxes = tuple(self._mailboxes.get(topic, ()))
         for box in boxes:
             box.put(notice)
 
     def _put_for_queue(self, queue: str, notice: Notice) -> None:
-        """Notify the waiters of every job of a queue, which has been deleted."""
+        """Notify the waiters of every job of a deleted queue."""
         with self._lock:
-            topics = [topic for topic in self._wants if topic.channel == ANSWERS and topic.subject == queue]
+            topics = [topic for topic in self._mailboxes if topic.channel == ANSWERS and topic.subject == queue]
         for topic in topics:
             self._put(topic, notice)
 
-    def _tell_everyone(self, notice: Notice) -> None:
+    def _put_everywhere(self, notice: Notice) -> None:
         with self._lock:
-            boxes = [box for boxes in self._wants.values() for box in boxes]
+            boxes = [box for boxes in self._mailboxes.values() for box in boxes]
         for box in boxes:
             box.put(notice)
 
     def _drop(self) -> None:
-        with self._telling:
-            line, self._line = self._line, None
-            if line is not None:
-                line.close()
+        with self._server_lock:
+            connection, self._line = self._line, None
+            if connection is not None:
+                connection.close()
 
 
 def _pipe() -> tuple[int, int]:
-    """Make a pipe for nudges; a full one is nudge enough, so writing to it never waits."""
+    """Return a pipe that wakes the thread; a full pipe wakes it, too, so writes never block."""
     out, into = os.pipe()
     os.set_blocking(into, False)
     return out, into

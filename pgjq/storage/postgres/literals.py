@@ -1,7 +1,7 @@
-"""Arrays as PostgreSQL writes them.
+"""PostgreSQL array literals.
 
-Batches travel as text literals: a Python list as an array parameter costs 11 µs of client time a job, a joined
-literal 2.5, and text is what every driver can send. The server parses them with the types that the statement names.
+Batches are sent as text literals: a Python list as an array parameter costs 11 µs of client time per job, a joined
+literal 2.5 µs, and every driver can send text. The server parses them with the types that the statement names.
 """
 
 from __future__ import annotations

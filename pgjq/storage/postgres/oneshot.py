@@ -1,4 +1,4 @@
-"""One connection for a short errand: no pool, no thread, and gone when the errand is done."""
+"""One-shot connections: opened for one purpose and closed, without a pool or a thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OneShotConnection:
-    """What one can do on such a connection."""
+    """Queries and transactions on a one-shot connection."""
 
     def __init__(self, session: SyncSession, queries: Queries) -> None:
         self.session = session
@@ -33,20 +33,20 @@ class OneShotConnection:
         return drive(self.session.fetch(name, params or {}))
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Have everything inside the block happen, or nothing of it."""
+        """Run the block as one transaction."""
         return Blocking(self.session.transaction())
 
     def cancel(self) -> None:
-        """Stop the query that another thread is waiting for, if there is one."""
+        """Cancel the query that another thread runs, if there is one."""
         self.session.connection.cancel_safe()
 
 
 @contextmanager
 def oneshot_connection(conninfo: str, schema: str = "pgjq") -> Generator[OneShotConnection]:
-    """Connect, see that the schema is one that this code can use, and close in the end."""
+    """Connect, check that this code supports the schema, and close at the end of the block."""
     queries = Queries(schema)
     with translated(), psycopg.connect(libpq_conninfo(conninfo), **CONNECTION) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # Whatever the database's usual one is.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # Regardless of the database's default.
         session = SyncSession(connection, queries)
         check_version(drive(session.fetch("schema_version", {}))[0][0])
         yield OneShotConnection(session, queries)

@@ -1,8 +1,8 @@
 """The operations on PostgreSQL, in both modes from one source.
 
-An operation is one statement of `sql/queries`, with its own guarantees in its header, run on a connection of the pool
-in autocommit; this module turns values into parameters and rows into values. Only enqueueing may happen on somebody
-else's connection, and only a batch of copies is a transaction of more than one statement.
+An operation is one statement of `sql/queries`, whose header states its guarantees, on a pooled connection in autocommit
+mode; this module turns values into parameters and rows into values. Only `enqueue` may use a caller connection, and
+only a batch of COPYs is a transaction of more than one statement.
 """
 
 from __future__ import annotations
@@ -58,37 +58,37 @@ R = TypeVar("R")
 _ENDED: dict[type[Outcome], State] = {Completed: "completed", Failed: "failed", Cancelled: "cancelled"}
 
 TRIES = 5
-# How long a worker's number is remembered. A name that is not asked for in 8 days is pruned, and its number with it: a
-# worker that goes on after such a sleep must get another one.
+# How long a worker's number is cached. The reaper prunes a name, with its number, that was not requested for 8 days: a
+# worker that resumes after such a sleep must get a new number.
 ASK_NUMBER_AFTER = 3600.0
-# A writer looks for sleepers when it enqueues and commits later: what it misses in between is found by looking again,
-# twice soon after falling asleep, then seldom.
+# A writer checks for sleeping workers when it enqueues, and commits later. A worker finds a job that was missed in
+# between by reading again: twice soon after falling asleep, then seldom.
 LOOK_AGAIN = (0.05, 0.25)
-# A worker that has just run dry looks once more after a nap before it says that it sleeps: else, at a rate of jobs that
-# it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, somebody may be waiting
-# for each of them, and nobody is hurt by waking it.
+# A worker that has just run out of jobs pauses and reads once more before it registers as sleeping: else, at a rate of
+# jobs that it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, a caller may
+# wait for each of them, and waking the worker costs little; so it does not pause.
 NAP = 0.01
-# The server closes the connection of a client that sends it a parameter of 1 GiB. Bytes are written in hex.
+# The server closes a connection that sends a parameter of 1 GiB. Bytes are sent in hex.
 LARGEST_PARAMETER = 1_000_000_000
 
 
 class PostgresOperations(PostgresDefinitions):
     """The operations, in the mode of the pool."""
 
-    def __init__(self, mode: Mode, pool: Pool, queries: Queries, listener: Listener, offices: LeaderLocks) -> None:
+    def __init__(self, mode: Mode, pool: Pool, queries: Queries, listener: Listener, leader_locks: LeaderLocks) -> None:
         self._mode: Mode = mode
         self._pool = pool
         self._queries = queries
         self._listener = listener
-        self._leader_locks = offices
+        self._leader_locks = leader_locks
         self._questions = ResultReads(mode, self._fetch, self._repeated)
-        self._worker_ids: dict[str, tuple[int, float]] = {}  # With when it was asked for.
-        self._is_busy = False  # The last claim that found anything took more than one job.
+        self._worker_ids: dict[str, tuple[int, float]] = {}  # By worker: its number, and when it was read.
+        self._is_busy = False  # The last claim that found jobs took more than one.
 
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
     ) -> list[EnqueueResult]:
-        """See `Operations`. On the caller's connection nothing is tried twice: its transaction is the caller's."""
+        """See `Operations`. Nothing is retried on a caller connection."""
         if connection is None:
             return await self._repeated(lambda session: enqueue(session, queue, jobs, generated_ids=generated_ids))
         session = wrap_caller_connection(connection, self._mode, self._queries)
@@ -99,7 +99,7 @@ class PostgresOperations(PostgresDefinitions):
         self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
     ) -> list[Claimed]:
         """See `Operations`."""
-        number = await self._number_of(worker)
+        number = await self._worker_number(worker)
         params = {
             "queues": literals.texts(queues),
             "worker": number,
@@ -110,7 +110,7 @@ class PostgresOperations(PostgresDefinitions):
             "requeue_exhausted": policy.reap_exhausted == "requeue",
             "claim_id": claim_id,
         }
-        taken = rows.claimed(await self._fetch_around("claim", params, queues), queues)
+        taken = rows.claimed(await self._fetch_or_set_aside("claim", params, queues), queues)
         if taken:
             self._is_busy = len(taken) > 1
         return taken
@@ -171,8 +171,8 @@ class PostgresOperations(PostgresDefinitions):
                 job_transaction.check_completed()
             await self._pass_on(lease)
         except Exception as error:
-            # COMMIT may have lost its answer, and then nobody but the database knows what happened. Every driver has
-            # its own word for that, hence any error.
+            # The answer to COMMIT may be lost; then only the database knows the outcome. Each driver has its own error
+            # for that, so this catches any.
             if job_transaction is not None and job_transaction.completed and await self._was_completed(lease):
                 return
             if job_transaction is not None and not isinstance(error, LeaseLostError) and await self._is_lost(lease):
@@ -183,7 +183,7 @@ class PostgresOperations(PostgresDefinitions):
         return transaction_name(self._queries.schema, lease.queue, lease.id, attempts)
 
     async def _is_lost(self, lease: Lease) -> bool:
-        """Find out whether an error has to do with a lost lease: a reaper ends the sessions of runs it takes back."""
+        """Return whether the lease is lost: a reaper ends the sessions of runs that it takes back."""
         queue_id, seq = lease.key
         try:
             return not await self._fetch("holds_lease", {"queue_id": queue_id, "seq": seq, "lease": lease.number})
@@ -191,22 +191,22 @@ class PostgresOperations(PostgresDefinitions):
             return False
 
     async def _pass_on(self, lease: Lease) -> None:
-        """Have the next job of a key run, although the handler's transaction may have been too old to see it."""
+        """Unblock the next job of a key, which the handler's snapshot may not have shown."""
         queue_id, seq = lease.key
         if POLICIES[queue_id & 7] in SERIAL:
             await self._fetch("pass_on", {"queue_id": queue_id, "seq": seq})
 
     async def _was_completed(self, lease: Lease) -> bool:
-        """Find out whether a lost COMMIT happened; there is no deciding anything before that is known."""
+        """Return whether a COMMIT without an answer took effect; retry until the database says so."""
         queue_id, seq = lease.key
         pause = 0.05
         while True:
             try:
-                # The first look waits for the lock of a transaction that is still on its way.
+                # Waits for the row lock of a COMMIT that is still in flight.
                 await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
                 return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
-                await self._aside(lambda pause=pause: time.sleep(pause))
+                await self._run_blocking(lambda pause=pause: time.sleep(pause))
                 pause = min(pause * 2, 5.0)
 
     async def save_checkpoint(self, lease: Lease, checkpoint: bytes) -> bool:
@@ -216,16 +216,16 @@ class PostgresOperations(PostgresDefinitions):
         return bool(await self._fetch("save_checkpoint", params))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`. Mostly nothing is overdue, and then planning the statement would be all of the work."""
+        """See `Operations`. Reads `next_deadline` first: planning the statement costs more."""
         due = await self.next_deadline()
         if due is None or due > 0:
             return []
         began = time.monotonic()
         params = {"limit": limit, "stale_age": float(stale_age)}
-        found = [rows.reaped(row) for row in await self._fetch_around("reap", params)]
+        found = [rows.reaped(row) for row in await self._fetch_or_set_aside("reap", params)]
         if found:
             names = literals.texts(self._transaction_name(job, job.attempts) for job in found)
-            with suppress(StorageError):  # What was taken back has to be told; the sessions end by themselves, later.
+            with suppress(StorageError):  # The reaped jobs must be returned; the sessions time out later by themselves.
                 await self._fetch("end_transactions", {"names": names, "elapsed": time.monotonic() - began})
         return found
 
@@ -234,7 +234,7 @@ class PostgresOperations(PostgresDefinitions):
         return (await self._fetch("next_deadline"))[0][0]
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
-        """See `Operations`. Whatever a rival does between two looks is seen by the next one."""
+        """See `Operations`. Repeats its reads, so that it sees each change of a concurrent writer."""
         params = {"queue": queue, "id": job_id}
         while True:
             if await self.cancel_many(queue, [job_id]):
@@ -312,12 +312,12 @@ class PostgresOperations(PostgresDefinitions):
         await self._fetch("prune_slots")
         await self._fetch("prune_workers")
         self._worker_ids.clear()
-        return ended + (await self._fetch_around("prune_waiting", {"limit": limit - ended}))[0][0]
+        return ended + (await self._fetch_or_set_aside("prune_waiting", {"limit": limit - ended}))[0][0]
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """See `Operations`."""
         await self._pool.check()
-        return await self._aside(lambda: self._leader_locks.elect(role, candidate, ttl))
+        return await self._run_blocking(lambda: self._leader_locks.elect(role, candidate, ttl))
 
     async def leads(self, role: str, candidate: str) -> bool:
         """See `Operations`."""
@@ -325,7 +325,7 @@ class PostgresOperations(PostgresDefinitions):
 
     async def resign(self, role: str, candidate: str) -> None:
         """See `Operations`."""
-        await self._aside(lambda: self._leader_locks.resign(role, candidate))
+        await self._run_blocking(lambda: self._leader_locks.resign(role, candidate))
 
     async def result_waiter(self, queue: str, job_id: str) -> PostgresResultWaiter:
         """See `Operations`."""
@@ -333,7 +333,7 @@ class PostgresOperations(PostgresDefinitions):
         box: Mailbox[Notice] = Mailbox(self._mode)
         topic = Topic(ANSWERS, queue, job_id)
         if self._listener.note(topic, box):
-            await self._aside(lambda: self._listener.tell(topic, box))
+            await self._run_blocking(lambda: self._listener.tell(topic, box))
         return PostgresResultWaiter(topic, box, self._listener, self._questions)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
@@ -341,7 +341,7 @@ class PostgresOperations(PostgresDefinitions):
         await self._pool.check()
         box: Mailbox[Notice] = _Decoded(self._mode, queue)
         topic = Topic(EVENTS)
-        await self._aside(lambda: self._listener.want(topic, box))
+        await self._run_blocking(lambda: self._listener.want(topic, box))
         if self._listener.deaf:
             self._listener.leave(topic, box)
             raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
@@ -359,7 +359,7 @@ class PostgresOperations(PostgresDefinitions):
             return True
         try:
             for topic in topics:
-                await self._aside(lambda topic=topic: self._listener.want(topic, box))
+                await self._run_blocking(lambda topic=topic: self._listener.want(topic, box))
             return await self._sleep(queues, box, until, poll)
         finally:
             box.close()
@@ -387,13 +387,13 @@ class PostgresOperations(PostgresDefinitions):
                 return True
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        """Run an operation's statement."""
+        """Run the statement of an operation."""
         return await self._repeated(lambda session: session.fetch(name, params or {}))
 
-    async def _fetch_around(self, name: str, params: dict[str, Any], queues: Sequence[str] | None = None) -> Rows:
-        """Run a statement about many jobs; set those aside as failed that it cannot compute with, and repeat it.
+    async def _fetch_or_set_aside(self, name: str, params: dict[str, Any], queues: Sequence[str] | None = None) -> Rows:
+        """Run a statement about many jobs; end jobs with invalid values as failed, and repeat it.
 
-        The failed statement did nothing. Where every row is sound, this costs nothing.
+        The failed statement had no effect. Where every row is valid, this costs nothing.
         """
         for _ in range(TRIES - 1):
             try:
@@ -404,7 +404,7 @@ class PostgresOperations(PostgresDefinitions):
         return await self._fetch(name, params)
 
     async def _set_aside(self, queues: Sequence[str] | None) -> int:
-        """End jobs of these queues, or of all, as failed that nothing can be computed with; return how many."""
+        """End jobs of these queues, or of all, as failed if invalid; return how many."""
         ((jobs,),) = await self._fetch("set_aside", {"queues": None if queues is None else literals.texts(queues)})
         if jobs:
             logging.getLogger("pgjq").error(
@@ -414,7 +414,7 @@ class PostgresOperations(PostgresDefinitions):
         return jobs
 
     async def _repeated(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Do something with a connection; a deadlock did nothing, so it is done again."""
+        """Run `work` with a connection; repeat it after a deadlock, which had no effect."""
         for _ in range(TRIES - 1):
             try:
                 return await self._once(work)
@@ -429,7 +429,7 @@ class PostgresOperations(PostgresDefinitions):
 
     @asynccontextmanager
     async def _session(self) -> AsyncGenerator[Session]:
-        """Borrow a connection; one whose server was demoted or is going takes the whole pool along."""
+        """Borrow a connection; replace the whole pool if the server was demoted or is shutting down."""
         try:
             async with self._pool.session() as session:
                 yield session
@@ -438,8 +438,8 @@ class PostgresOperations(PostgresDefinitions):
                 self._pool.drop()
             raise
 
-    async def _number_of(self, worker: str) -> int:
-        """Find the number that claims name a worker by, and remember it for a while."""
+    async def _worker_number(self, worker: str) -> int:
+        """Return the number of a worker in claims, cached for a while."""
         number, asked = self._worker_ids.get(worker, (0, -inf))
         now = time.monotonic()
         if now - asked > ASK_NUMBER_AFTER:
@@ -447,13 +447,13 @@ class PostgresOperations(PostgresDefinitions):
             self._worker_ids[worker] = number, now
         return number
 
-    async def _aside(self, call: Callable[[], R]) -> R:
-        """Make a call that blocks: here in the sync mode, on a thread in the async one."""
+    async def _run_blocking(self, call: Callable[[], R]) -> R:
+        """Make a blocking call: on this thread in sync mode, on another one in async mode."""
         return call() if self._mode == "sync" else await asyncio.to_thread(call)
 
 
 class _Decoded(Mailbox[Any]):
-    """A mailbox that takes notices and holds the events in them, of one queue or of all."""
+    """A mailbox that receives notifications and holds their events, of one queue or of all."""
 
     def __init__(self, mode: Mode, queue: str | None) -> None:
         super().__init__(mode)
@@ -481,12 +481,12 @@ def _check_size(results: str) -> None:
 
 
 def _fence(lease: Lease) -> tuple[int, int]:
-    """Name a lease as the rows do. One job may be in a batch twice, under an old lease and the current one."""
+    """Return a lease's identity in rows; a batch may contain one job under two leases."""
     return lease.key[1], lease.number
 
 
 def _outcome_params(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Write outcomes as settle.sql wants them: columns that would hold nothing are left out."""
+    """Return outcomes as parameters of settle.sql; columns without values are omitted."""
     if all(isinstance(outcome, Completed) for outcome in outcomes):
         results = literals.blobs(outcome.result for outcome in outcomes if isinstance(outcome, Completed))
         return {"states": None, "results": results, "errors": None, "delays": None}

@@ -1,4 +1,4 @@
-"""Connections of our own: a pool for each mode, opened on first use.
+"""Connection pools of the storage, one for each mode, opened on first use.
 
 An async pool belongs to the event loop that opened it, so there is one for each loop that uses the storage.
 """
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
     from pgjq.storage.postgres.server import Server
 
-# How long a caller waits for a connection; a server that restarts is often back within that time.
+# How long a caller waits for a connection; a restarting server is often back within that time.
 PATIENCE = 10.0
-# The pool tries to connect less and less often, for minutes; one that gives up soon tries again for the next who asks.
-# So we ask again, and a server that is back is found within two seconds. Each asks after a time of its own, so that a
-# fleet of workers does not connect all at once.
+# psycopg_pool retries a failed connection with growing pauses, for minutes; a pool that gives up early tries again for
+# the next caller. So the pool gives up soon and the caller asks again: a server that is back is found within two
+# seconds. The pause is random, so that a fleet of workers does not connect all at once.
 ASK_AGAIN = 1.0
 LATE = "no connection came in time"
-# A pool that connects to a server that does not answer is not waited for; its threads end with that attempt.
+# `close` does not wait longer for a pool that connects to a silent server; the pool's threads end with that attempt.
 CLOSE_SECONDS = 1.0
 
 
 class Pool(Protocol):
-    """Where the operations of one mode get their connections from."""
+    """Source of connections for the operations of one mode."""
 
     def session(self, *, for_handler: bool = False) -> AbstractAsyncContextManager[Session]:
-        """Borrow a connection; a handler's own statements may take as long as they like."""
+        """Borrow a connection; `for_handler` puts no limit on the time that a statement takes."""
         ...
 
     async def check(self) -> None:
-        """See whether the database is there and its schema fits, once."""
+        """Check once that the database can be reached and that its schema fits."""
         ...
 
     def drop(self) -> None:
-        """Replace every connection: the server behind them is not the one it was."""
+        """Replace every connection: the server was demoted or is shutting down."""
         ...
 
     async def close(self) -> None:
@@ -62,7 +62,7 @@ class Pool(Protocol):
 
 
 class Pools:
-    """Both modes' connections to one database."""
+    """The pools of both modes for one database."""
 
     def __init__(self, server: Server, min_size: int, max_size: int, watchdog: Watchdog | None = None) -> None:
         self.server = server
@@ -74,12 +74,12 @@ class Pools:
         self.async_pool = AsyncPool(self)
 
     def check(self) -> None:
-        """See whether the database can be used, unless that is known."""
+        """Check that the database can be used, unless a check has passed before."""
         self.refuse_if_closed()
         self.server.check()
 
     def explain_timeout(self) -> StorageUnavailableError:
-        """Find out why no connection came in time: the server cannot be reached, or all connections are in use."""
+        """Return why no connection came in time: the server is unreachable, or all are in use."""
         try:
             psycopg.connect(self.server.conninfo, **self.server.connection).close()
         except psycopg.Error as error:
@@ -90,17 +90,17 @@ class Pools:
         )
 
     def refuse_if_closed(self) -> None:
-        """Raise an error once the storage has been closed.
+        """Raise StorageError once the storage has been closed.
 
-        A caller that opens a pool asks under the pool's lock. Closing sets the flag before it takes that lock, so it
-        sees every pool that is opened, however long the server took to answer before.
+        A caller that opens a pool checks this under the pool's lock. `close` sets the flag before it takes that lock,
+        so it sees every pool that was opened, however long the server took to answer before.
         """
         if self.closed:
             message = "this storage has been closed"
             raise StorageError(message)
 
     def close(self) -> None:
-        """Close everything, from any thread."""
+        """Close both pools; may be called from any thread."""
         self.closed = True
         self.sync_pool.close_now()
         self.async_pool.close_soon()
@@ -136,7 +136,7 @@ class SyncPool:
             pool.putconn(connection)
 
     async def check(self) -> None:
-        """See whether the database can be used."""
+        """Check that the database can be used."""
         self._pools.check()
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ class SyncPool:
         self.close_now()
 
     def close_now(self) -> None:
-        """Close, without waiting for those who still hold a connection."""
+        """Close the pool without waiting for borrowed connections."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -152,7 +152,7 @@ class SyncPool:
             self._pools.watchdog.end()
 
     def drop(self) -> None:
-        """Replace every idle connection, and each busy one when it comes back."""
+        """Replace every idle connection now, and each borrowed one when it is returned."""
         pool = self._pool
         if pool is not None:
             pool.drain()
@@ -172,7 +172,7 @@ class SyncPool:
         if self._process != os.getpid():
             self._leave_to_parent()
         if self._pool is None:
-            self._pools.check()  # Not under the lock: a server that does not answer must not keep anybody from closing.
+            self._pools.check()  # Not under the lock: `close` must not wait for a server that does not answer.
         with self._lock:
             self._pools.refuse_if_closed()
             if self._pool is None:
@@ -195,7 +195,7 @@ class SyncPool:
             connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
-        """Start anew in a forked child. The connections are the parent's, and must not even be closed here."""
+        """Start with an empty pool in a forked child; closing the parent's would break it."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._inherited.append(self._pool)
@@ -203,7 +203,7 @@ class SyncPool:
 
 
 class DedicatedPool(SyncPool):
-    """The connection of one background thread. Closing is final: a thread that still waits must not open another."""
+    """The connection of one background thread; after `close` no thread can open another."""
 
     async def close(self) -> None:
         """Close the connection for good."""
@@ -212,7 +212,7 @@ class DedicatedPool(SyncPool):
 
 
 class AsyncPool:
-    """Connections for event loops, one pool for each."""
+    """Connections for event loops, one pool for each loop."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -244,12 +244,12 @@ class AsyncPool:
             await pool.putconn(connection)
 
     async def check(self) -> None:
-        """See whether the database can be used."""
+        """Check that the database can be used."""
         if not self._pools.server.checked or self._pools.closed:
             await asyncio.to_thread(self._pools.check)
 
     async def close(self) -> None:
-        """Close this loop's connections."""
+        """Close the connections of the running event loop."""
         with self._lock:
             pool = self._by_loop.pop(asyncio.get_running_loop(), None)
         if pool is not None:
@@ -257,13 +257,13 @@ class AsyncPool:
             self._pools.watchdog.end()
 
     def drop(self) -> None:
-        """Have every loop replace its connections."""
+        """Schedule the replacement of the connections of every loop."""
         for loop, pool in tuple(self._by_loop.items()):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.drain()))
 
     def close_soon(self) -> None:
-        """Have every loop that is still running close its own connections."""
+        """Schedule the closing of the connections of every running loop."""
         with self._lock:
             pools, self._by_loop = self._by_loop, {}
         for loop, pool in pools.items():
@@ -319,11 +319,11 @@ class AsyncPool:
 
 
 class _Cancelled:
-    """Finds cancellations of the running task that were lost on their way; the task still counts them.
+    """Detects a cancellation of the running task that was lost; the task still counts it.
 
-    Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops one that arrives in the same moment as the
-    connection, and psycopg replaces one by the error of a connection that breaks while it cancels the statement. A
-    worker told to stop would sleep on.
+    Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops a cancellation that arrives together with the
+    connection. psycopg replaces a cancellation by the error of a connection that breaks while it cancels the statement.
+    A worker that was asked to stop would keep sleeping.
     """
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ class _Cancelled:
         self._before = self._count()
 
     def check(self) -> None:
-        """Raise the cancellation that was lost."""
+        """Raise CancelledError if a cancellation was lost."""
         if self._count() > self._before:
             raise asyncio.CancelledError
 
@@ -354,11 +354,11 @@ def _ask_again() -> float:
 
 
 def has_news(socket: int) -> bool:
-    """Tell whether a connection that lay idle has something to say: then the server has closed it.
+    """Return whether an idle connection has unread bytes: then the server has closed it.
 
-    Looking costs a microsecond and no round trip, and is why the next caller does not notice that a server was
-    restarted. The idle neighbours are dropped as well. A peer that vanished without a word is found by the statement
-    that fails.
+    The check costs a microsecond and no round trip; with it, the next caller does not notice that a server was
+    restarted. The other idle connections are replaced as well. A peer that vanished without closing the connection is
+    found when a statement fails.
     """
     poll = select.poll()
     poll.register(socket, select.POLLIN)

@@ -1,7 +1,7 @@
-"""What psycopg_pool logs about pgjq's own pools: nothing, unless its logger is set to DEBUG.
+"""Drop psycopg_pool's log records about pgjq's own pools, unless its logger is set to DEBUG.
 
-The pool logs every failed try to connect and every connection that it discards, on the logger `psycopg.pool`. The
-operation that needed the connection raises the same error, and the worker logs an outage in a few lines
+The pool logs every failed connection attempt and every discarded connection, on the logger `psycopg.pool`. The
+operation that needs the connection raises the same error, and the worker logs an outage in a few lines
 (`pgjq.worker.fault_log`). Records about other pools of the process pass.
 """
 
@@ -22,17 +22,17 @@ _logger = logging.getLogger("psycopg.pool")
 
 
 def pool_name() -> str:
-    """Name a pool, so that its records are known."""
+    """Return a name by which the filter recognises a pool's records."""
     return f"{PREFIX}{next(_numbers)}"
 
 
 def mark(connection: Connection[Any]) -> None:
-    """Have records about a new connection known as ours."""
+    """Mark a new connection, so that the filter recognises records about it."""
     _ours.add(connection)
 
 
 async def mark_async(connection: AsyncConnection[Any]) -> None:
-    """Have records about a new connection known as ours."""
+    """Mark a new connection, so that the filter recognises records about it."""
     _ours.add(connection)
 
 

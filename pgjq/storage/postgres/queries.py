@@ -1,8 +1,8 @@
-"""The SQL, read from its files.
+"""SQL statements, read from their files.
 
-Statements live in `sql/`, one per file, valid in psql as they stand: the schema is written `pgjq.`, parameters are
-written `:name`. In a checkout `sql/` is at the root; in a wheel it is inside the package. `render` puts another
-schema's name in place of `pgjq`; `Queries` gives the statements as psycopg wants them.
+Statements are in `sql/`, one per file, valid in psql as they are: the schema is written `pgjq.`, parameters are
+written `:name`. In a checkout `sql/` is at the root; in a wheel it is inside the package. `render` replaces `pgjq` by
+another schema's name; `Queries` returns the statements in each driver's format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-# What stands before a dot, the schema by itself, and its roles.
+# The schema before a dot, the schema by itself, and its roles.
 _OURS: Final = re.compile(
     r"(?<![\w\"])(?:(?P<start>nextval\('|regclass\('|'|)pgjq\.|schema pgjq\b"
     r"|(?P<quote>'?)pgjq_(?P<role>producer|worker|monitor|admin)\b)"
@@ -29,14 +29,14 @@ _SCHEMA_BYTES: Final = 48
 
 
 def resources(folder: str) -> Path:
-    """Find a folder that the wheel carries inside the package and a checkout has beside it."""
+    """Return the path of a folder: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[2]
     inside = package / folder
     return inside if inside.is_dir() else package.parent / folder
 
 
 def check_schema_name(schema: str) -> str:
-    """Return the schema's name if it can be used."""
+    """Return the schema's name, or raise ValidationError."""
     try:
         size = len(schema.encode())
     except (AttributeError, UnicodeEncodeError):
@@ -47,9 +47,9 @@ def check_schema_name(schema: str) -> str:
 
 
 def render(text: str, schema: str) -> str:
-    """Put the schema's name in place of `pgjq`, and in the names of its roles.
+    """Replace `pgjq` by the schema's name, also in the names of its roles.
 
-    As a name, as a name in a string that PostgreSQL reads as one, or as text.
+    Handles an identifier, an identifier inside a string that PostgreSQL parses as one, and text.
     """
     if schema == "pgjq":
         return text
@@ -75,7 +75,7 @@ def _identifier(name: str) -> str:
 
 
 def _text(name: str) -> str:
-    """Begin a string with a name; whatever comes next ends it."""
+    """Return the beginning of a string literal; the text that follows closes it."""
     return "'{}".format(name.replace("'", "''"))
 
 
@@ -87,7 +87,7 @@ def _dollar_quote(schema: str) -> str:
 
 
 def read(path: str, schema: str) -> str:
-    """Read one file below `sql/`."""
+    """Return one file below `sql/` for a schema."""
     return render((resources("sql") / path).read_text(encoding="utf-8"), schema)
 
 
@@ -100,13 +100,13 @@ class Queries:
     @functools.cache  # noqa: B019  (a handful of these live as long as the process)
     def psycopg(self, name: str) -> bytes:
         """Return a statement with psycopg's `%(name)s` parameters."""
-        # The schema comes last: whatever its name holds is neither a parameter nor a cast.
+        # The schema is inserted last, so that no part of its name is read as a parameter or a cast.
         text = _PARAMETER.sub(r"%(\1)s", _plain(name).replace("%", "%%"))
         return render(text, self.schema.replace("%", "%%")).encode()
 
     @functools.cache  # noqa: B019
     def sqlalchemy(self, name: str) -> str:
-        """Return a statement for SQLAlchemy's `text`: parameters are `:name`, every other colon has a backslash."""
+        """Return a statement for SQLAlchemy's `text`: only the colon of a parameter is not escaped."""
         text = _plain(name).replace("::", "\\:\\:")
         return render(text, self.schema.replace(":", "\\:"))
 
@@ -119,12 +119,12 @@ class Queries:
 
     @functools.cache  # noqa: B019
     def copy(self, name: str) -> bytes:
-        """Return a `COPY` statement, which has no parameters, and in which psycopg leaves percent signs alone."""
+        """Return a `COPY` statement: it has no parameters, and psycopg keeps its percent signs."""
         return render(_plain(name), self.schema).encode()
 
     def written(self, name: str, literals: Mapping[str, str]) -> str:
-        """Return a statement in which literals stand for the parameters."""
-        # Piece by piece: neither may the schema's name hold a parameter, nor a literal the schema's name.
+        """Return a statement with literals in place of its parameters."""
+        # Piece by piece: the schema's name must not be read as a parameter, nor a literal as the schema's name.
         pieces = _PARAMETER.split(_plain(name))
         return "".join(
             literals[piece] if number % 2 else render(piece, self.schema) for number, piece in enumerate(pieces)
@@ -136,5 +136,5 @@ class Queries:
 
 
 def _plain(name: str) -> str:
-    """Read a statement without the comments for people."""
+    """Return a statement without its header."""
     return _COMMENT.sub("", read(f"queries/{name}.sql", "pgjq")).strip()

@@ -1,4 +1,4 @@
-"""Rows become values."""
+"""Convert rows to values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = {field.name for field in fields(JobOptions)}
 _KINDS = {"retry_backoff": bool, "dead_letter": str}  # All others are seconds.
-# The columns of the view `jobs`, in their order.
+# The columns of the view `jobs`, in order.
 _JOBS = [
     "seq",
     "queue_id",
@@ -66,15 +66,15 @@ def _claimed(row: Sequence[Any]) -> Claimed:
 
 
 def job_options(stored: Any) -> JobOptions:
-    """Read what a job brings along; what newer code may have written beside it is passed over.
+    """Return the options stored with a job; ignore options of newer versions.
 
-    So is a value that nothing can be computed with, which only a row that was written by hand has.
+    Values of a wrong type or out of bounds are ignored, too: only rows written by hand contain them.
     """
     values = cast("dict[str, Any]", stored if isinstance(stored, dict) else {})
-    return JobOptions(**{name: value for name, value in values.items() if name in _OPTIONS and _is_sound(name, value)})
+    return JobOptions(**{name: value for name, value in values.items() if name in _OPTIONS and _is_valid(name, value)})
 
 
-def _is_sound(name: str, value: Any) -> bool:
+def _is_valid(name: str, value: Any) -> bool:
     kind = _KINDS.get(name)
     return isinstance(value, kind) if kind else isinstance(value, int | float) and 0 <= value <= LONGEST
 
@@ -85,21 +85,21 @@ def reaped(row: Sequence[Any]) -> Reaped:
 
 
 def job_status(row: Sequence[Any]) -> JobStatus:
-    """Read a row of the view `jobs`; its result stays bytes."""
-    told: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
-    del told["seq"], told["queue_id"]
-    told["error"] = read_error(told["error"])
-    told["stalled_on"] = tuple(told["stalled_on"])
-    if (source := told["source"]) is not None:
-        told["source"] = JobSource(**source | {"error": read_error(source["error"])})
-    return JobStatus(**told)
+    """Read a row of the view `jobs`; the result stays bytes."""
+    values: dict[str, Any] = dict(zip(_JOBS, row, strict=True))
+    del values["seq"], values["queue_id"]
+    values["error"] = read_error(values["error"])
+    values["stalled_on"] = tuple(values["stalled_on"])
+    if (source := values["source"]) is not None:
+        values["source"] = JobSource(**source | {"error": read_error(source["error"])})
+    return JobStatus(**values)
 
 
 _COUNTS = ("deferred", "ready", "processing", "failing", "completed", "failed", "cancelled")
 
 
 def queue_info(row: Sequence[Any]) -> QueueInfo:
-    """Read a row of queues.sql: a queue's number tells its policy and where its jobs live."""
+    """Read a row of queues.sql; a queue's number encodes its policy and partitioning."""
     number: int = row[1]
     name, _, paused, created_at, warning_queue_size, options, counted = row
     stats = None
@@ -140,23 +140,23 @@ def worker_info(row: Sequence[Any]) -> WorkerInfo:
     return WorkerInfo(name, tuple(queues), started_at, last_seen, running, alive)
 
 
-def events(notice: str) -> list[Event]:
-    """Read a notice of the events' channel."""
-    told: list[dict[str, Any]] = json.loads(notice)
-    return [Event(at=datetime.fromtimestamp(event.pop("at"), UTC), **event) for event in told]
+def events(notification: str) -> list[Event]:
+    """Read a notification of the events channel."""
+    values: list[dict[str, Any]] = json.loads(notification)
+    return [Event(at=datetime.fromtimestamp(event.pop("at"), UTC), **event) for event in values]
 
 
 def write_error(error: JobError) -> str:
-    """Write an error as the JSON that `done.error` and `progress.error` hold; NUL has no place in a text column."""
+    """Return an error as JSON for `done.error` and `progress.error`, which cannot hold NUL."""
     text = json.dumps({"type": error.type, "message": error.message, "traceback": error.traceback}, ensure_ascii=False)
     return text.replace("\\u0000", "\\ufffd").encode(errors="replace").decode()
 
 
 def read_error(text: str | None) -> JobError | None:
-    """Read it back."""
+    """Parse the JSON that `write_error` wrote."""
     return None if text is None else JobError(**json.loads(text))
 
 
 def state_name(number: int) -> Any:
-    """Name a state by its number."""
+    """Return the name of a state number."""
     return STATES[number]

@@ -1,7 +1,7 @@
-"""What is known of the server behind a connection string, and how connections to it are opened.
+"""The properties of a storage's server, and the settings of connections to it.
 
-Before a pool opens, one plain connection looks at the database: a wrong password or a missing schema is then an error
-at once, in the caller's hands, and not a time-out of a pool that keeps trying.
+Before a pool opens, one plain connection checks the database: a wrong password or a missing schema is then an immediate
+error for the caller, and not the time-out of a pool that keeps retrying.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-# Autocommit, because an operation is one statement. A host that vanished is noticed within half a minute.
+# Autocommit, because an operation is one statement. A vanished host is detected within half a minute.
 CONNECTION: dict[str, Any] = {
     "autocommit": True,
     "application_name": "pgjq",
@@ -30,18 +30,18 @@ CONNECTION: dict[str, Any] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-# A server that can be reached answers within this time; a pool that tried for longer found a server that is back too
-# late. A connect_timeout of the user's own comes first.
+# A reachable server answers within this time; a longer attempt would delay finding a server that is back. A
+# connect_timeout in the connection string takes precedence.
 CONNECT_SECONDS = 5
-# Behind a pooler, where sessions cannot be configured (sql/queries/configure_session.sql).
+# For poolers, behind which sessions cannot be configured (sql/queries/configure_session.sql).
 READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
-# The statements that are made for each job and have no tables to plan for: they are prepared, unless a pooler stands in
-# between, which may send the next statement to another session.
+# Statements that run once per job and plan no tables: they are prepared, except behind a pooler, which may send the
+# next statement to another session.
 PREPARED = frozenset({"enqueue_job", "answer"})
 
 
 class Server:
-    """The server of one storage; all its pools share what the first look found."""
+    """The server of one storage; all its pools share the result of the first check."""
 
     def __init__(self, conninfo: str, queries: Queries) -> None:
         self.conninfo = conninfo
@@ -52,7 +52,7 @@ class Server:
         self.checked = False
 
     def check(self) -> None:
-        """Connect once and see whether the schema is one that this code can use."""
+        """Connect once and check that this code supports the schema."""
         if self.checked:
             return
         with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
@@ -60,11 +60,11 @@ class Server:
             version, answering, isolation = row or (0, 0, "")
             greeted_by = connection.info.backend_pid
         check_version(version)
-        # A pooler makes up a process number of its own when it greets a client.
+        # A pooler invents a process number when it greets a client.
         self.is_pooled = answering != greeted_by
         self.prepared = frozenset() if self.is_pooled else PREPARED
         if self.is_pooled:
-            self.connection |= {"prepare_threshold": None}  # Else psycopg prepares what it has seen five times.
+            self.connection |= {"prepare_threshold": None}  # Else psycopg prepares a statement at its fifth use.
         if self.is_pooled and isolation != "read committed":
             own = parameters(self.conninfo).get("options") or ""
             self.connection |= {"options": f"{own} {READ_COMMITTED}"}
@@ -77,7 +77,7 @@ def _connect_timeout(conninfo: str) -> dict[str, Any]:
 
 
 def check_version(version: int) -> None:
-    """Refuse a schema that is not this code's."""
+    """Raise an error for a schema version that this code does not support."""
     if version == SCHEMA_VERSION:
         return
     if version < SCHEMA_VERSION:

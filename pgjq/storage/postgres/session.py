@@ -1,7 +1,7 @@
-"""One connection, in either mode, and nothing about queues.
+"""One connection, in either mode, independent of queues.
 
-A `Session` runs a named query and returns its rows. This is the only place where the adapter waits for PostgreSQL: the
-blocking sessions block and never suspend, the async ones await. Everything above is written once.
+A `Session` runs a named query and returns its rows. This is the only module that waits for PostgreSQL: sync sessions
+block and never suspend, async sessions await. All code above is written once for both modes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Session(Protocol):
         ...
 
     async def command(self, text: str) -> None:
-        """Run a command without parameters: a `SET LOCAL` can have none, and takes no snapshot."""
+        """Run a command without parameters or a snapshot, such as `SET LOCAL`."""
         ...
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
@@ -60,8 +60,8 @@ class SyncSession:
         self._prepared = prepared
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        """Run a query; hardly ever prepared, because a plan made while a queue was empty is wrong when it is full."""
-        # Not the connection's own cursors: a caller's may be of a class that writes parameters in another way.
+        """Run a query, rarely prepared: a plan of an empty queue is wrong for a full one."""
+        # Not the connection's cursor_factory: a caller's cursor class may format parameters in another way.
         with translated(), Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
             return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
@@ -84,7 +84,7 @@ class SyncSession:
         block = self._connection.transaction()
         with translated():
             if not self._connection.autocommit:
-                # What begins with psycopg's block is committed by it; the caller's transaction must begin before.
+                # psycopg's block commits a transaction that it began itself; so the caller's is begun before it.
                 self._connection.execute("select")
             block.__enter__()
         try:
@@ -108,7 +108,7 @@ class AsyncSession:
         self._prepared = prepared
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
-        """Run a query; never prepared, as above."""
+        """Run a query, rarely prepared: see `SyncSession.fetch`."""
         with translated():
             async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
                 await cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
@@ -134,7 +134,7 @@ class AsyncSession:
         block = self._connection.transaction()
         with translated():
             if not self._connection.autocommit:
-                await self._connection.execute("select")  # As above.
+                await self._connection.execute("select")  # See `SyncSession.transaction`.
             await block.__aenter__()
         try:
             yield

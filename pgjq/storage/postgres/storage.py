@@ -1,4 +1,4 @@
-"""PostgreSQL: the storage that pgjq is made for."""
+"""PostgreSQL storage."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class PostgresStorage:
-    """Jobs in tables of a PostgreSQL database, version 14 or newer.
+    """Store jobs in tables of a PostgreSQL database, version 14 or newer.
 
-    `conninfo` is a libpq connection string or URL, or SQLAlchemy's URL with a driver in it. Nothing is opened before
-    the first operation. Share one storage among all clients, queues and threads of a process: it opens connections as
-    they are needed, up to `max_size` for each mode that is used, and one more that listens once a caller waits.
-    Connections that are idle for ten minutes are closed, down to `min_size`.
+    `conninfo` is a libpq connection string or URL, or a SQLAlchemy URL with a driver in it. The first operation
+    connects. Share one storage among all clients, queues and threads of a process: it opens connections as needed, up
+    to `max_size` for each mode in use, and one listener connection once a caller waits. It closes connections that are
+    idle for ten minutes, down to `min_size`.
     """
 
     capabilities = Capabilities(
@@ -61,12 +61,12 @@ class PostgresStorage:
         return self._sync if mode == "sync" else self._async
 
     def dedicated(self) -> Operations:
-        """Return blocking operations with a connection of their own."""
+        """Return sync operations with a dedicated connection."""
         pool = DedicatedPool(Pools(self._pools.server, 0, 1, self._pools.watchdog))
         return DedicatedOperations("sync", pool, self._queries, self._listener, self._leader_locks)
 
     def close(self) -> None:
-        """Close every connection, leave every office, end every wait. Closing twice is fine."""
+        """Close every connection, resign every leadership, end every wait. Closing twice is allowed."""
         if not self._pools.closed:
             self._pools.close()
             self._leader_locks.close()

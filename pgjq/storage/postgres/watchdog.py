@@ -1,16 +1,16 @@
 """Ends the wait for a server that does not answer.
 
-libpq waits for an answer for as long as it takes. TCP notices a host that has vanished, but not a peer that takes bytes
-and never answers: a frozen server, a proxy with one end open, a firewall. A limit for every statement would end those
-that rightly wait, for a lock or because they are long. So a thread looks at the connections that are in use:
+libpq waits for an answer without a limit. TCP detects a vanished host, but not a peer that accepts bytes and never
+answers: a frozen server, a proxy with one end open, a firewall. A limit for every statement would also end statements
+that wait for a lock or run long. So a thread checks the connections in use:
 
-* One that has waited for an answer for `SILENT_SECONDS` is asked about over a new connection. If the server cannot be
-  reached, or does not know the session, or says that the session waits for its client, the answer will never come: the
-  socket is shut down, which ends the wait with an error. If the session is at work, it may go on; it is asked about
-  again later. The question has a thread of its own.
-* One whose caller's deadline (`pgjq.deadline`) is over is shut down at once.
-* Behind a pooler a session cannot be found by its process number. There a statement of pgjq's own is given up after
-  `POOLED_SECONDS` without an answer.
+* After `SILENT_SECONDS` without an answer, the watchdog asks about the session over a new connection. If the server
+  cannot be reached, does not know the session, or reports that the session waits for its client, the answer will never
+  come: the watchdog shuts the socket down, which ends the wait with an error. A session that is active goes on and is
+  checked again later. These checks run in a thread of their own.
+* A connection whose caller's deadline (`pgjq.deadline`) has passed is shut down at once.
+* Behind a pooler a session cannot be found by its process number. There the watchdog gives up a statement of pgjq's own
+  after `POOLED_SECONDS` without an answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNREACHABLE: Final = "unreachable"
 
 
 class Lent:
-    """A connection in use, and for how long it has waited for an answer."""
+    """A borrowed connection, and how long it has waited for an answer."""
 
     __slots__ = ("asked", "connection", "deadline", "for_handler", "idle_looks", "waits_since")
 
@@ -57,7 +57,7 @@ class Lent:
         self.idle_looks = 0
 
     def waits(self, now: float) -> float:
-        """Return for how long this has been seen to wait for an answer."""
+        """Return how long this connection has been observed waiting for an answer."""
         if self.connection.pgconn.transaction_status != TransactionStatus.ACTIVE:
             self.waits_since, self.idle_looks = None, 0
             return 0.0
@@ -67,7 +67,7 @@ class Lent:
 
 
 class Watchdog:
-    """The connections of one storage that are in use, and the thread that looks at them while any pool is open."""
+    """The borrowed connections of one storage, and the thread that checks them."""
 
     def __init__(self, conninfo: str, is_pooled: Callable[[], bool]) -> None:
         self._conninfo = conninfo
@@ -80,19 +80,19 @@ class Watchdog:
         self._process = os.getpid()
 
     def lend(self, connection: Any, *, for_handler: bool = False) -> Lent:
-        """Watch a connection until it is given back."""
+        """Watch a connection until `give_back`."""
         lent = Lent(connection, for_handler=for_handler)
         self._lent.add(lent)
         return lent
 
     def give_back(self, lent: Lent) -> None:
-        """Watch a connection no longer."""
+        """Stop watching a connection."""
         self._lent.discard(lent)
 
     def begin(self) -> None:
-        """Count a pool that opens; the first starts the thread."""
+        """Count a pool that opens; the first one starts the thread."""
         with self._lock:
-            if self._process != os.getpid():  # The thread and what it watched are the parent's.
+            if self._process != os.getpid():  # The thread and its connections belong to the parent.
                 self._process, self._pools, self._thread, self._lent = os.getpid(), 0, None, set()
             self._pools += 1
             if self._thread is None:
@@ -101,7 +101,7 @@ class Watchdog:
                 self._thread.start()
 
     def end(self) -> None:
-        """Count a pool that closes; the last ends the thread."""
+        """Count a pool that closes; the last one ends the thread."""
         with self._lock:
             if self._process != os.getpid():
                 return
@@ -121,14 +121,14 @@ class Watchdog:
                 question = self._start_question(silent, ending)
 
     def _start_question(self, silent: list[Lent], ending: threading.Event) -> BackgroundThread:
-        """Ask on a thread: a server that cannot be reached takes seconds to say nothing, and deadlines go on."""
-        once = iter([silent])  # After an unexpected error the next question is about what is silent then.
+        """Check sessions on a thread: a connection attempt may take seconds, and deadlines must hold."""
+        once = iter([silent])  # After an unexpected error the next check is about the sessions that are silent then.
         thread = BackgroundThread("pgjq watchdog question", lambda: [*map(self._judge, once)], ending.wait)
         thread.start()
         return thread
 
     def _is_silent(self, lent: Lent, now: float) -> bool:
-        """Say whether to ask about a connection; one whose deadline is over is shut down without asking."""
+        """Return whether to ask about a connection; shut it down if its deadline has passed."""
         waits = lent.waits(now)
         if waits and now >= lent.deadline.until:
             hang_up(lent.connection)
@@ -151,14 +151,14 @@ class Watchdog:
         if state == GONE and self._is_pooled():
             return not lent.for_handler and lent.waits(now) >= POOLED_SECONDS
         if state.startswith("idle"):
-            # Its answer may have arrived between two looks; seen twice, it is lost.
+            # The answer may have arrived between two checks; a session that is idle at both has lost it.
             lent.idle_looks += 1
             lent.asked = 0.0
             return lent.idle_looks > 1
         return state in (GONE, UNREACHABLE)
 
     def _ask(self, pids: list[int]) -> dict[int, str] | None:
-        """Ask the server about sessions over a new connection; None if it answers, but not this question."""
+        """Read the state of sessions over a new connection; None if the server refuses the query."""
         try:
             line = ListenConnection(self._conninfo, lambda _channel, _payload: None)
             try:
@@ -166,7 +166,7 @@ class Watchdog:
             finally:
                 line.close()
         except psycopg.Error as error:
-            # "Too many clients" is an answer: the server is there.
+            # "Too many clients" is an answer: the server is up.
             return None if "FATAL" in str(error) else dict.fromkeys(pids, UNREACHABLE)
         rows = (row.partition(" ") for row in (found or "").split(",") if row)
         return {int(pid): state for pid, _, state in rows}
@@ -181,6 +181,6 @@ def _backend_pid(connection: Any) -> int:
 
 
 def hang_up(connection: Any) -> None:
-    """End the wait for an answer, from another thread: a socket that is shut down is an answer."""
+    """End a wait for an answer from another thread, by shutting the socket down."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
