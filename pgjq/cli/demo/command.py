@@ -64,12 +64,12 @@ def demo(output: Output, *, jobs: int, url: str | None) -> None:
     fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
     with leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
-        story = _Demo(output, console, client, name, jobs)
+        demonstration = _Demo(output, console, client, name, jobs)
         try:
-            story.tell()
+            demonstration.tell()
         finally:
             if url is not None:
-                story.forget()
+                demonstration.forget()
 
 
 class _Demo:
