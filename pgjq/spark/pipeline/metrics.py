@@ -54,7 +54,7 @@ def measure(jobs: DataFrame, *keys: str) -> DataFrame:
     spread = measured.withColumns(
         {f"{name}_{share}": F.col(f"{name}s")[n] for name in ("wait", "run") for n, share in enumerate(SHARES)}
     ).drop("waits", "runs")
-    return spread.join(_hands(jobs, *keys), [*keys], "left")
+    return spread.join(_count_workers(jobs, *keys), [*keys], "left")
 
 
 def failures(jobs: DataFrame) -> DataFrame:
@@ -83,7 +83,7 @@ def _rate(condition: Column) -> Column:
     return F.avg(condition.cast("double"))
 
 
-def _hands(jobs: DataFrame, *keys: str) -> DataFrame:
+def _count_workers(jobs: DataFrame, *keys: str) -> DataFrame:
     """Count workers, and the ratio of the busiest one's endings to the average: 1 is even."""
     by_worker = jobs.where("worker is not null").groupBy(*keys, "worker").count()
     return by_worker.groupBy(*keys).agg(
