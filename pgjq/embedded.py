@@ -1,6 +1,6 @@
 """A real PostgreSQL in a directory, from the binaries of the extra ``embedded``.
 
-The server listens only on a unix socket that its user (and root) can reach. Any number of processes may start the same
+The server listens only on a unix socket, which only its user (and root) can reach. Any number of processes may start a
 directory: they share one server, and the last process to leave stops it. Four rules keep that safe:
 
 * A process holds ``lock`` exclusively while it starts or stops a server, so these never overlap.
@@ -44,7 +44,7 @@ logger = logging.getLogger("pgjq")
 START_SECONDS = 60
 GONE_SECONDS = 5  # PostgreSQL refuses to start after a killed server while the system lists its process.
 PORT = "5432"  # Only a part of the socket's file name; the server does not listen on the network.
-# libpq splits a host at commas, and a socket path may have about 100 bytes: such paths get a short directory instead.
+# libpq splits a host at commas, and a socket path may have about 100 bytes: other paths get a short one instead.
 PLAIN_PATH = re.compile(r"[\w./-]{1,80}", re.ASCII)
 USERS = Path("/etc")  # Where this machine keeps its users.
 PASS = 0o001  # Permissions of other users, for folders and for files.

@@ -158,7 +158,7 @@ class _Running:
         due = drive(self._ops.next_deadline())
         if self._is_time_to_sweep(due) and self._sweep():
             return 0.0  # There may be more; check leadership again first.
-        # Overdue jobs that were not taken: another reaper is taking them, or they are younger than stale_age.
+        # Overdue jobs that were not taken are locked by another transaction, or younger than stale_age.
         return LOOK if due is None or due <= 0 else min(LOOK, due)
 
     def _is_time_to_sweep(self, due: float | None) -> bool:

@@ -74,7 +74,7 @@ def with_log(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def begin_quietly(*, debug: bool) -> None:
-    """Print warnings of other commands as one line, unless the user configures logging."""
+    """Print warnings of commands without logging options as one line, unless the user logs them."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines(debug=debug))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Operations
     from pgjq.worker.handler import Consumer
 
-# The worker trusts a renewed lease for a little less than it lasts: for the time that a message may take. A lease that
+# The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
 # nothing renews is the time limit of the run, and the run gets all of it.
 MARGIN = 0.1
 
