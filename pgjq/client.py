@@ -191,7 +191,7 @@ class AsyncClient(AsyncAdministration, _Base):
     async def cancel(self, queue: str, id: str, *, active: bool = False) -> CancelResult:
         """Cancel a job. A running job continues, or with `active` is asked to end.
 
-        In both cases the result's state is then "processing".
+        In both cases the result's `status` is "processing".
         """
         await self._listening()
         return await self._ops.cancel(check_queue(queue), check_id(id), active=active)
@@ -321,7 +321,8 @@ class Client(_Base):
     def subscribe(self, queue: str | None = None) -> EventStream:
         """Iterate over the events of one queue, or of all: `for event in client.subscribe("mail")`.
 
-        Use it in a `with`, or close it: while it is open, every change of a job also costs a published event.
+        The stream is open from this call on. Use it in a `with`, or close it: while it is open, every change of a job
+        also costs a published event.
         """
         return EventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
 

@@ -1,6 +1,6 @@
 """A real PostgreSQL in a directory, from the binaries of the extra ``embedded``.
 
-The server listens only on a unix socket, which only its user (and root) can reach. Any number of processes may start a
+The server listens only on a unix socket, which only its user (and root) can reach. Any number of processes may use one
 directory: they share one server, and the last process to leave stops it. Four rules keep that safe:
 
 * A process holds ``lock`` exclusively while it starts or stops a server, so these never overlap.

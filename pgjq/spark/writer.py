@@ -108,7 +108,7 @@ class _Enqueueing:
         raise AssertionError
 
     def _sweep(self) -> None:
-        """Remove stages of dead writers. Their errors fail no write."""
+        """Remove stages of dead writers. An error here fails no write."""
         with suppress(StorageError), oneshot_connection(self._options.conninfo, self._options.schema) as here:
             here.fetch("sweep_stages", {"age": OLD})
 
