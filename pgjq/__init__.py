@@ -1,4 +1,4 @@
-"""pgjq: a job queue for Python on PostgreSQL, with leases that hold.
+"""pgjq: a job queue for Python on PostgreSQL, with leases and fencing.
 
 `__all__` lists the public names. `import pgjq` loads the errors and nothing else: every other name is imported at its
 first use (PEP 562), so that a producer does not pay for the worker, nor a user of Redis for psycopg.
@@ -112,7 +112,7 @@ __all__ = [
     "open_storage",
 ]
 
-# The names that are imported at their first use, by module; the imports for type checkers above say the same.
+# Names that are imported at their first use, by module. Keep in line with the imports for type checkers above.
 _NAMES = {
     "pgjq.client": ("AsyncClient", "Client", "Page"),
     "pgjq.job": (
@@ -136,7 +136,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use, and keep it."""
+    """Import a public name at its first use, and cache it in this module."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -150,5 +150,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, also those that have not been imported yet."""
+    """List the public names, including those not imported yet."""
     return sorted({*globals(), *__all__, "__version__"})

@@ -1,4 +1,4 @@
-"""`python -m pgjq`: the command line, as the script `pgjq` runs it."""
+"""Entry point of `python -m pgjq`: the same command line as the script `pgjq`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What one can do with queues as a whole, and with many jobs at once: the second half of the client.
+"""Administration part of the client: queue definitions, and commands on many jobs at once.
 
-`AsyncAdministration` is a part of `AsyncClient`; `Client` has its methods made blocking, as it has all the others.
+`AsyncClient` inherits from `AsyncAdministration`; `Client` wraps its methods as blocking ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIND_LIMIT = 10_000
 
 
 class Administration:
-    """What both modes of the client have: steps that wait only for the storage."""
+    """Helpers that the sync and the async client share."""
 
     storage: Storage
     _ops: Operations
@@ -56,7 +56,7 @@ class Administration:
         return done
 
     async def _pages(self, wanted: JobFilter, batch: int) -> AsyncIterator[Sequence[JobStatus]]:
-        """Walk what is there, page by page."""
+        """Yield the jobs that match a filter, page by page."""
         after: int | None = wanted.after
         while after is not None:
             page, after = await self._ops.find(replace(wanted, after=after, limit=batch))
@@ -72,7 +72,7 @@ class Administration:
 
 
 class AsyncAdministration(Administration):
-    """Queues with definitions, and jobs by the thousand."""
+    """Queue definitions and bulk commands of the async client."""
 
     async def create_queue(
         self,
@@ -91,10 +91,10 @@ class AsyncAdministration(Administration):
         retention_seconds: float | timedelta | None = None,
         delete_after_seconds: float | timedelta | None = None,
     ) -> QueueInfo:
-        """Define a queue, and return it with the values in force; call it at every start, in every process.
+        """Define a queue and return its effective values; every process may call it at every start.
 
-        A queue that is defined stays as it is: `update_queue` changes it. What is not set is left to the worker's
-        policy, or to the defaults: 2 retries, no delay, 15 minutes for an attempt, 14 days of waiting, records for 7.
+        An existing definition stays unchanged: use `update_queue`. For an option that is not set, the worker's policy
+        applies, then the default: 2 retries, no delay, 15 minutes per attempt, 14 days queued, records kept 7 days.
         """
         options = {
             "dead_letter": dead_letter,
@@ -118,37 +118,43 @@ class AsyncAdministration(Administration):
         return await self._info(name)
 
     async def update_queue(self, name: str, **options: Any) -> QueueInfo:
-        """Change what a definition sets, for jobs to come; None takes a setting back. Not the policy, not partition."""
+        """Change options of a definition for future jobs; None unsets one.
+
+        The policy and `partition` cannot change.
+        """
         changes = check_changes(check_queue(name), options)
         await self._definitions().update_queue(name, changes)
         return await self._info(name)
 
     async def delete_queue(self, name: str) -> None:
-        """Delete a queue and all its jobs, also those that run."""
+        """Delete a queue and all its jobs, including running ones."""
         await self._definitions().delete_queue(check_queue(name))
 
     async def get_queues(self) -> list[QueueInfo]:
-        """List all queues by their names: those that were created, and those that their first job made."""
+        """List all queues by name, including those created by their first job."""
         return await self._definitions().queues()
 
     async def get_queue(self, name: str) -> QueueInfo:
-        """Return a queue's definition in force, and its statistics as a worker counted them last."""
+        """Return a queue's effective definition, and the statistics that a worker counted last."""
         return await self._info(check_queue(name))
 
     async def pause_queue(self, name: str) -> None:
-        """Have workers pass a queue over. What runs goes on, and enqueueing does."""
+        """Stop workers from claiming jobs of a queue. Running jobs and enqueueing continue."""
         await self._definitions().pause(check_queue(name), paused=True)
 
     async def resume_queue(self, name: str) -> None:
-        """Have workers serve a queue again."""
+        """Let workers claim jobs of a queue again."""
         await self._definitions().pause(check_queue(name), paused=False)
 
     async def get_blocked_keys(self, name: str) -> list[str]:
-        """List the keys of a `key_strict_fifo` queue that failed jobs block, until those are retried or deleted."""
+        """List the keys of a `key_strict_fifo` queue that failed jobs block.
+
+        A key is blocked until its failed job is retried or deleted.
+        """
         return await self._definitions().blocked_keys(check_queue(name))
 
     async def redrive(self, queue: str, *, limit: int = 1000, to: str | None = None) -> int:
-        """Send up to `limit` dead letters of a queue back to where they came from, or to another; return how many."""
+        """Send up to `limit` dead letters back to their source queue, or to `to`; return the count."""
         check_int("limit", limit, 1, 2**31 - 1)
         return await self._definitions().redrive(
             check_queue(queue), limit=limit, to=None if to is None else check_queue(to)
@@ -163,10 +169,10 @@ class AsyncAdministration(Administration):
         batch: int = BATCH,
         **criteria: Any,
     ) -> int:
-        """Retry all jobs that `find_jobs` would find and that are over; return how many were put back.
+        """Retry all ended jobs that `find_jobs` would find; return the number of jobs queued again.
 
-        Jobs that a policy has no place for stay as they are. `progress` is called after each batch with the number
-        so far.
+        Jobs for which the policy has no free slot stay unchanged. `progress` is called after each batch with the
+        running total.
         """
         return await self._for_each(self._ops.retry_many, progress, batch, job_filter(queue, state=state, **criteria))
 
@@ -179,7 +185,7 @@ class AsyncAdministration(Administration):
         batch: int = BATCH,
         **criteria: Any,
     ) -> int:
-        """Cancel all jobs that `find_jobs` would find and that have not started; return how many were cancelled now."""
+        """Cancel all jobs that `find_jobs` would find and that have not started; return the count."""
         wanted = job_filter(queue, state=state, **criteria)
         return await self._for_each(self._ops.cancel_many, progress, batch, wanted)
 
@@ -192,7 +198,7 @@ class AsyncAdministration(Administration):
         batch: int = BATCH,
         **criteria: Any,
     ) -> int:
-        """Forget all jobs that `find_jobs` would find and that are not running; return how many."""
+        """Delete all jobs that `find_jobs` would find and that are not running; return the count."""
         return await self._for_each(self._ops.delete, progress, batch, job_filter(queue, state=state, **criteria))
 
 
@@ -204,7 +210,7 @@ def job_filter(
     created_after: datetime | None = None,
     singleton_key: str | None = None,
 ) -> JobFilter:
-    """Check what jobs are to be found by."""
+    """Validate search criteria and return them as a filter."""
     return JobFilter(
         queue=None if queue is None else check_queue(queue),
         state=None if state is None else check_state(state),

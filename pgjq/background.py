@@ -1,10 +1,10 @@
-"""Background threads and tasks: supervised, and their health can be asked for.
+"""Supervised background threads and tasks, and their health.
 
-* A thread calls its body until the body returns. An exception that leaves the body is unexpected: it is logged with its
-  traceback, and the body is called again after a pause. So no thread ends silently.
-* The same exception again is logged once a minute.
-* `health()` returns what should be running in this process. An activity that has ended as it should is not in it any
-  more. A forked child begins with none: threads stay with the parent.
+* A thread calls its body until the body returns. An exception that leaves the body is unexpected: the thread logs it
+  with its traceback and calls the body again after a pause. So no thread ends silently.
+* A repeated exception is logged once a minute.
+* `health()` lists the activities that should be running in this process. An activity that ended normally is no longer
+  listed. A forked child starts with none, because threads stay with the parent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _running: set[Activity] = set()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of one background thread or task. `last_activity` is a moment of `time.monotonic()`."""
+    """The state of one background thread or task. `last_activity` is a `time.monotonic()` value."""
 
     name: str
     alive: bool
@@ -37,12 +37,12 @@ class Health:
 
 
 def health() -> list[Health]:
-    """Return the state of every background thread and task that should be running in this process."""
+    """Return the state of every background thread and task that should run in this process."""
     return [Health(a.name, a.is_alive(), a.last_error, a.last_activity) for a in tuple(_running)]
 
 
 class Activity:
-    """What is known of one background thread or task; `is_alive` tells whether it runs."""
+    """Health record of one background thread or task; `is_alive` returns whether it runs."""
 
     def __init__(self, name: str, is_alive: Callable[[], bool]) -> None:
         self.name = name
@@ -52,24 +52,24 @@ class Activity:
         self._logged_at = -inf
 
     def begin(self) -> None:
-        """Have `health()` tell of this from now on."""
+        """List this activity in `health()` from now on."""
         _running.add(self)
 
     def end(self) -> None:
-        """Have `health()` not tell of this any more."""
+        """Remove this activity from `health()`."""
         _running.discard(self)
 
     def touch(self) -> None:
-        """Record that this is at work."""
+        """Record that the activity is making progress."""
         self.last_activity = time.monotonic()
 
     def note(self, error: BaseException) -> bool:
-        """Record an error that was handled; return whether it differs from the one before."""
+        """Record a handled error; return whether it differs from the previous one."""
         last, self.last_error = self.last_error, f"{type(error).__name__}: {error}"
         return last != self.last_error
 
     def report(self, error: BaseException) -> None:
-        """Record an unexpected error, and log it, unless the same one was logged a moment ago."""
+        """Record an unexpected error; log it unless the same one was logged within a minute."""
         now = time.monotonic()
         if self.note(error) or now >= self._logged_at + LOG_AGAIN_SECONDS:
             self._logged_at = now
@@ -78,7 +78,7 @@ class Activity:
 
 
 class BackgroundThread(Activity):
-    """A daemon thread that calls `body` until it returns. `wait` pauses before `body` is called again."""
+    """A daemon thread that calls `body` until it returns; `wait` pauses before another call."""
 
     def __init__(self, name: str, body: Callable[[], object], wait: Callable[[float], object] = time.sleep) -> None:
         self._body = body
@@ -92,12 +92,12 @@ class BackgroundThread(Activity):
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the thread has ended; the thread itself and one that never started are not waited for."""
+        """Wait until the thread has ended; return at once on the thread itself or before `start`."""
         if self._thread.is_alive() and not self.is_current():
             self._thread.join(timeout)
 
     def is_current(self) -> bool:
-        """Tell whether this is called on the thread itself."""
+        """Return whether the caller runs on this thread."""
         return self._thread is threading.current_thread()
 
     def _run(self) -> None:

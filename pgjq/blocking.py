@@ -1,8 +1,8 @@
-"""Where blocking and async meet.
+"""Run coroutines without an event loop, for the sync mode.
 
 Clients and storages are written once, as coroutines that wait only inside an injected I/O object. In async mode
-that object awaits for real. In sync mode it blocks the thread and never suspends, so that the whole coroutine
-runs to its end in one `send(None)`: 0.7 µs a call, and no event loop anywhere.
+that object awaits. In sync mode it blocks the thread and never suspends, so one `send(None)` runs the whole
+coroutine: 0.7 µs per call, without an event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Mode = Literal["sync", "async"]
 
 
 def drive(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a coroutine that never suspends, and return what it returns."""
+    """Run a coroutine that never suspends, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -33,7 +33,7 @@ def drive(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Turn an async method into its blocking twin, with the same signature and the same docstring."""
+    """Turn an async method into a blocking one with the same signature and docstring."""
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,7 +43,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> C
 
 
 def iterate(iterator: AsyncIterator[R]) -> Iterator[R]:
-    """Walk an async iterator of the sync mode."""
+    """Iterate over an async iterator of the sync mode."""
 
     async def step() -> R:
         return await anext(iterator)
@@ -57,7 +57,7 @@ def iterate(iterator: AsyncIterator[R]) -> Iterator[R]:
 
 
 class Blocking(AbstractContextManager[R]):
-    """An async context manager of the sync mode, for a plain `with`."""
+    """Wrap an async context manager of the sync mode for a plain `with`."""
 
     def __init__(self, manager: AbstractAsyncContextManager[R]) -> None:
         self._manager = manager

@@ -1,7 +1,7 @@
-"""The client: everything one can do with jobs from outside a worker, in both modes from one source.
+"""The client: operations on jobs outside of a worker, for both modes from one source.
 
-`AsyncClient` is the code; `Client` is a table of its methods, made blocking. A client is cheap and holds no state but
-its storage and its serdes; share it or make one each time.
+`AsyncClient` has the code; `Client` wraps its methods as blocking ones. A client is cheap and holds only its storage
+and its serdes: share one, or create one per call.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 class Page(list[JobStatus]):
-    """Jobs that were found; `next` is where to go on, as `after=`, or None when that was all."""
+    """Jobs that were found; `next` is the `after=` of the next page, or None on the last one."""
 
     next: int | None = None
 
 
 class _Base(Administration):
-    """What both modes hold."""
+    """State and helpers that both clients share."""
 
     _mode: ClassVar[Mode]
 
@@ -59,7 +59,7 @@ class _Base(Administration):
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
-        self.usual = DEFAULT_SETTINGS  # What a job is enqueued with when its caller does not say.
+        self.usual = DEFAULT_SETTINGS  # Settings of a job for which the caller sets none.
         self._ops = storage.operations(self._mode)
         self._ears: EventCallbacks | None = None
         self._opening: list[asyncio.Task[Any]] = []
@@ -67,7 +67,7 @@ class _Base(Administration):
     def _submissions(
         self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]]
     ) -> tuple[list[Submission], bool]:
-        """Check and serialise jobs, and say whether each of their ids was made here."""
+        """Check and serialise jobs; return them and whether all of their ids were generated here."""
         check_queue(queue)
         usual = self.usual
         known, made, given = {usual: usual}, make_ids(), 0
@@ -77,7 +77,7 @@ class _Base(Administration):
             given += job_id is not None
             job_id = next(made) if job_id is None else check_id(job_id)
             data = serialize_payload(self.payload_serde, payload, job_id)
-            # Jobs with equal settings share one object: storages tell a uniform batch by that.
+            # Jobs with equal settings share one object: storages recognise a uniform batch by identity.
             if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
                 self._check_capability(chosen)
@@ -87,7 +87,7 @@ class _Base(Administration):
         return ready, given == 0
 
     def _check_capability(self, chosen: Settings) -> None:
-        """Refuse what this storage would not act on."""
+        """Raise UnsupportedError for settings that this storage cannot honour."""
         if self.storage.capabilities.definitions:
             return
         if chosen.singleton_seconds is not None or chosen.options.dead_letter is not None:
@@ -97,7 +97,7 @@ class _Base(Administration):
             )
 
     async def _listening(self) -> None:
-        """Wait for feeds that are about to open: what this client does next, they hear."""
+        """Wait for event streams that are opening, so that they get this client's next events."""
         while self._opening:
             await asyncio.wait([self._opening.pop()])
 
@@ -111,7 +111,7 @@ class _Base(Administration):
         timeout: float | timedelta,
         told: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
-        """Do as `enqueue_and_wait` says, for a queue that wants to know how the enqueue went."""
+        """Implement `enqueue_and_wait`; `told` is called with the result of the enqueue."""
         patience = check_seconds("timeout", timeout, above=0)
         if options.pop("connection", None) is not None:
             raise ValidationError(
@@ -135,14 +135,14 @@ class _Base(Administration):
 
 
 class AsyncClient(AsyncAdministration, _Base):
-    """Talk to a storage from coroutines."""
+    """Operations on a storage, for coroutines."""
 
     _mode = "async"
 
     async def enqueue(
         self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Any
     ) -> EnqueueResult:
-        """Add a job, unless its id is taken: then the answer says by what, and carries the result if there is one.
+        """Add a job; if its id is taken, return the existing job's state, and its result if any.
 
         `options` are those of `NewJob`. With `connection`, the job exists if and only if that connection's transaction
         commits.
@@ -155,7 +155,7 @@ class AsyncClient(AsyncAdministration, _Base):
     async def enqueue_many(
         self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
     ) -> list[EnqueueResult]:
-        """Add jobs in their order, all of them or, on an error, none; duplicates are answered as in `enqueue`."""
+        """Add jobs in order, all of them or, on an error, none; duplicates as in `enqueue`."""
         submissions, made = self._submissions(queue, jobs)
         await self._listening()
         results = await self._ops.enqueue(queue, submissions, generated_ids=made, connection=connection)
@@ -164,37 +164,40 @@ class AsyncClient(AsyncAdministration, _Base):
     async def enqueue_and_wait(
         self, queue: str, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
     ) -> Any:
-        """Add a job, or join the one that has this id, and return its result; one that is cached returns at once.
+        """Add a job, or join the one with this id, and return its result; a stored result at once.
 
-        A job that failed raises `JobFailedError`, one that was withdrawn `JobCancelledError`. When there is no answer
-        within `timeout` this raises `pgjq.TimeoutError`, and the job goes on.
+        Raises `JobFailedError` if the job failed and `JobCancelledError` if it was cancelled. Without a result within
+        `timeout` this raises `pgjq.TimeoutError`, and the job continues.
         """
         return await self.request_result(queue, id, payload, options, timeout=timeout)
 
     async def get_status(self, queue: str, id: str) -> JobStatus | None:
-        """Tell what is known of a job, or None."""
+        """Return the status of a job, or None if there is no such job."""
         found = (await self._ops.get(check_queue(queue), [check_id(id)])).get(id)
         return None if found is None else self._decoded(found)
 
     async def get_statuses(self, queue: str, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Tell what is known of several jobs, by their ids; those that are unknown are not in the answer."""
+        """Return the statuses of several jobs by id; unknown ids are left out."""
         found = await self._ops.get(check_queue(queue), [check_id(job_id) for job_id in ids])
         return {job_id: self._decoded(status) for job_id, status in found.items()}
 
     async def get_result(self, queue: str, id: str, default: Any = None) -> Any:
-        """Return a completed job's result; `default` when there is none, or when its time to live has passed."""
+        """Return a completed job's result, or `default` if there is none or it has expired."""
         status = (await self._ops.get(check_queue(queue), [check_id(id)])).get(id)
         if status is None or status.state != "completed" or status.result is None:
             return default
         return self.result_serde.deserialize(status.result)
 
     async def cancel(self, queue: str, id: str, *, active: bool = False) -> CancelResult:
-        """Withdraw a job. A running one is left alone, or asked to end if `active`; the answer is "processing" then."""
+        """Cancel a job. A running job continues, or with `active` is asked to end.
+
+        In both cases the result's `status` is "processing".
+        """
         await self._listening()
         return await self._ops.cancel(check_queue(queue), check_id(id), active=active)
 
     async def retry(self, queue: str, id: str) -> JobStatus:
-        """Put a failed or cancelled job back in its place, with all its attempts."""
+        """Queue a failed or cancelled job again at its old position, with all its attempts."""
         await self._listening()
         status = await self._ops.retry(check_queue(queue), check_id(id))
         if status is None:
@@ -206,7 +209,7 @@ class AsyncClient(AsyncAdministration, _Base):
         return self._decoded(status)
 
     async def delete_job(self, queue: str, id: str) -> bool:
-        """Forget a job that is not running, and its id; say whether there was one."""
+        """Delete a job that is not running, and free its id; return whether there was one."""
         return await self._ops.delete(check_queue(queue), [check_id(id)]) > 0
 
     async def find_jobs(
@@ -220,7 +223,7 @@ class AsyncClient(AsyncAdministration, _Base):
         after: int = 0,
         limit: int = 100,
     ) -> Page:
-        """List jobs in the order they were enqueued; `page.next` is the `after` of the next call."""
+        """List jobs in the order of enqueueing; `page.next` is the `after` of the next call."""
         wanted = job_filter(
             queue,
             state=state,
@@ -236,17 +239,17 @@ class AsyncClient(AsyncAdministration, _Base):
         return page
 
     async def get_queue_stats(self, name: str) -> QueueStats:
-        """Count a queue's jobs by state, now."""
+        """Count a queue's jobs by state now."""
         return await self._ops.stats(check_queue(name))
 
     async def get_workers(self) -> Sequence[WorkerInfo]:
-        """List workers that are alive, then those that fell silent within a day without having stopped."""
+        """List live workers, then workers that fell silent within a day without stopping."""
         return await self._ops.workers()
 
     def subscribe(self, queue: str | None = None) -> AsyncEventStream:
-        """Hear what happens to the jobs of one queue, or of all: `async for event in client.subscribe("mail")`.
+        """Iterate over the events of one queue, or all: `async for event in client.subscribe("mail")`.
 
-        Inside `async with client.subscribe() as events:` everything is heard from the beginning of the block.
+        Inside `async with client.subscribe() as events:` the stream gets every event from the start of the block.
         """
         self._need_loop()
         feed = AsyncEventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
@@ -254,9 +257,9 @@ class AsyncClient(AsyncAdministration, _Base):
         return feed
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Have a callback called with each event of a name, in any process; it may be a coroutine function.
+        """Call a callback, or coroutine function, with each event of this name, from any process.
 
-        `error` gets exceptions: of callbacks, and of the connection that is listened to.
+        `error` callbacks get exceptions: of callbacks, and of the listener's connection.
         """
         self._need_loop()
         self._ears = self._ears or EventCallbacks(self.subscribe())
@@ -276,7 +279,7 @@ class AsyncClient(AsyncAdministration, _Base):
         self.storage.close()
 
     async def __aenter__(self) -> Self:
-        """Open nothing: a storage opens on first use."""
+        """Return the client; the storage opens on first use."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -285,7 +288,7 @@ class AsyncClient(AsyncAdministration, _Base):
 
 
 class Client(_Base):
-    """Talk to a storage from threads. Each method is `AsyncClient`'s, and blocks."""
+    """Operations on a storage, for threads. Each method is the one of `AsyncClient`, and blocks."""
 
     _mode = "sync"
 
@@ -316,22 +319,23 @@ class Client(_Base):
     close = blocking(AsyncClient.close)
 
     def subscribe(self, queue: str | None = None) -> EventStream:
-        """Hear what happens from now on to the jobs of one queue, or of all: `for event in client.subscribe("mail")`.
+        """Iterate over the events of one queue, or of all: `for event in client.subscribe("mail")`.
 
-        Use it in a `with`, or close it: as long as it is open, whoever changes a job takes the time to tell.
+        The stream is open from this call on. Use it in a `with`, or close it: while it is open, every change of a job
+        also costs a published event.
         """
         return EventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Have a callback called with each event of a name, in any process, on a thread of this client's.
+        """Call a callback on a thread of this client with each event of this name, from any process.
 
-        `error` gets exceptions: of callbacks, and of the connection that is listened to.
+        `error` callbacks get exceptions: of callbacks, and of the listener's connection.
         """
         self._ears = self._ears or EventCallbacks(self.subscribe())
         self._ears.on(event, callback)
 
     def __enter__(self) -> Self:
-        """Open nothing: a storage opens on first use."""
+        """Return the client; the storage opens on first use."""
         return self
 
     def __exit__(self, *exc: object) -> None:

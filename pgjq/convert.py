@@ -1,4 +1,4 @@
-"""Values of richer types as plain data, and back: what JSON and MessagePack have no word for.
+"""Conversion of types that JSON and MessagePack lack to plain data, and back.
 
 | in Python | as data |
 |---|---|
@@ -7,12 +7,12 @@
 | `UUID`, `Decimal` | text; a `Decimal` keeps its digits |
 | `bytes` | base64 text; in MessagePack, bytes |
 | an `Enum`'s member | its value |
-| `set`, `frozenset` | a list, if a type says that it is to be a set again; else it is refused |
+| `set`, `frozenset` | a list if the declared type is a set; refused without a type |
 | a dataclass, a pydantic or msgspec model | an object with its fields |
 
-`plain` takes one step towards data and leaves the rest to the encoder. `shaped` reads data as a type says: the text in
-a field that is a `datetime` becomes one again. It reads nothing into data that the type does not say, and passes over
-fields that the type does not have, so that a newer producer does not stop an older worker.
+`plain` converts one level and leaves the rest to the encoder. `shaped` reads data as its type declares: text in a
+`datetime` field becomes a `datetime`. It converts nothing that the type does not declare, and ignores fields that the
+type does not have, so that a newer producer does not stop an older worker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """Return data for a value that an encoder has no word for; TypeError if there is none."""
+    """Return plain data for a value that the encoder lacks; TypeError if there is none."""
     for kind, write in _WRITERS.items():
         if isinstance(value, kind):
             return write(value)
@@ -59,19 +59,19 @@ def plain(value: Any) -> Any:
 
 
 def typed(value: Any) -> Any:
-    """Return data as `plain` does, where a type brings it back: then a set can be a list in between."""
+    """Convert like `plain`, for values with a declared type: a set may become a list."""
     is_set = isinstance(value, set | frozenset)
     return sorted(cast("frozenset[Any]", value), key=repr) if is_set else plain(value)
 
 
 def check_kind(kind: Any, value: Any) -> None:
-    """Refuse a value that is not of the class that was promised; other types are checked when they are read."""
+    """Refuse a value that is not of the declared class; other types are checked when read."""
     if isinstance(kind, type) and not is_typeddict(kind) and not isinstance(value, kind):
         raise TypeError(f"this must be a {_name(kind)}, not a {type(value).__name__}")
 
 
 def shaped(kind: Any, data: Any, at: str = "it") -> Any:
-    """Read data as a type says; `at` is where it stands, for messages."""
+    """Read data as a type declares; `at` is its location for error messages."""
     if kind in (Any, object) or isinstance(kind, TypeVar):
         return data
     origin = get_origin(kind)
@@ -103,7 +103,7 @@ def _literal(kind: Any, data: Any, at: str) -> Any:
 
 
 def _one_of(kind: Any, data: Any, at: str) -> Any:
-    """Read as the first type that fits, but as its own type what is of one of them already."""
+    """Read as the first type that fits; a value that already has one of the types is kept."""
     for part in sorted(get_args(kind), key=lambda part: type(data) is not part):
         try:
             return shaped(part, data, at)
@@ -175,7 +175,7 @@ def _of_dataclass(kind: Any, data: Any, at: str) -> Any:
 def _of_model(kind: Any, data: Any, at: str) -> Any:
     try:
         return kind.model_validate(data) if _is_pydantic(kind) else _msgspec().convert(data, kind)
-    except ValueError as error:  # Both libraries' own errors are of this kind.
+    except ValueError as error:  # The errors of both libraries are ValueErrors.
         raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
 
 
@@ -193,7 +193,7 @@ def _is_msgspec(kind: Any) -> bool:
 
 
 def _msgspec() -> Any:
-    """Return the library of whoever made that struct: it is installed, then."""
+    """Return msgspec; a struct to convert exists, so it is installed."""
     return import_module("msgspec")
 
 
@@ -207,7 +207,7 @@ def _name(kind: Any) -> str:
 
 _WRITERS: Final[Mapping[type, Writer]] = types.MappingProxyType(
     {
-        date: lambda day: day.isoformat(),  # A datetime is a date, too.
+        date: lambda day: day.isoformat(),  # A datetime is a date, too, and has its own entry.
         time: time.isoformat,
         timedelta: timedelta.total_seconds,
         UUID: str,

@@ -1,10 +1,10 @@
-"""Until when the calls of one task or thread may wait for a storage.
+"""Deadlines for the storage calls of one task or thread.
 
-A caller with a time-out of its own sets a deadline around its calls, and a worker shortens that of all its calls when
-it stops. A storage that waits for a server reads the deadline where it begins to wait. It is a context variable: tasks
-that are started inside inherit it, threads set it for themselves.
+A caller with its own time-out sets a deadline around its calls, and a worker that stops shortens the deadline of all
+its calls. A storage reads the deadline when it starts to wait for a server. The deadline is a context variable: tasks
+started inside inherit it, threads set their own.
 
-Every wait looks at its deadline again after `LOOK_SECONDS`, because a deadline can be moved ahead.
+Every wait checks its deadline again after `LOOK_SECONDS`, because a deadline can be shortened meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_ANSWER: Final = "no answer in time"
 
 
 class Deadline:
-    """A moment of the monotonic clock; it can be moved ahead while calls wait."""
+    """A point of the monotonic clock; it can be brought forward while calls wait."""
 
     __slots__ = ("until",)
 
@@ -37,11 +37,11 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, 0 if the time is over."""
+        """The seconds left, 0 after the deadline."""
         return max(0.0, self.until - time.monotonic())
 
     def end_within(self, seconds: float) -> None:
-        """Let no call wait for longer than this from now on."""
+        """Shorten the deadline to at most this many seconds from now."""
         self.until = min(self.until, time.monotonic() + seconds)
 
 
@@ -56,7 +56,7 @@ def current_deadline() -> Deadline:
 
 @contextmanager
 def bounded(deadline: Deadline) -> Generator[Deadline]:
-    """Bound the calls of a block."""
+    """Apply a deadline to the calls of a block."""
     token = _current.set(deadline)
     try:
         yield deadline
@@ -65,9 +65,9 @@ def bounded(deadline: Deadline) -> Generator[Deadline]:
 
 
 async def wait_in_time(waiting: Awaitable[R], slack: float = 0.0) -> R:
-    """Wait for something until the deadline; then cancel it and raise the built-in `TimeoutError`.
+    """Wait until the deadline; then cancel the awaitable and raise the built-in `TimeoutError`.
 
-    `slack` is for what has the same deadline, and can say more about it.
+    `slack` is extra time for an awaitable that has the same deadline and raises a more specific error.
     """
     deadline = current_deadline()
     if deadline is UNLIMITED:
@@ -85,10 +85,10 @@ async def wait_in_time(waiting: Awaitable[R], slack: float = 0.0) -> R:
 
 
 def call_in_time(call: Callable[[], R], *, discard: Callable[[R], object] = lambda _: None) -> R:
-    """Make a call that blocks; raise the built-in `TimeoutError` once the deadline is over.
+    """Make a blocking call; raise the built-in `TimeoutError` at the deadline.
 
-    With a deadline the call is made on a thread of its own, which costs about 0.1 ms. A thread whose call does not
-    return in time is left to itself; `discard` gets what the call returns later.
+    With a deadline the call runs on its own thread, which costs about 0.1 ms. If the call does not return in time, its
+    thread keeps running; `discard` gets the late result.
     """
     deadline = current_deadline()
     if deadline is UNLIMITED:
@@ -119,7 +119,7 @@ def _answer(
 
 
 def acquire_in_time(lock: Any, patience: float = inf) -> bool:
-    """Acquire a lock or a semaphore of `threading`; False if it is not free within `patience` or the deadline."""
+    """Acquire a `threading` lock or semaphore; False after `patience` or the deadline."""
     if lock.acquire(blocking=False):
         return True
     deadline, until = current_deadline(), time.monotonic() + patience

@@ -1,7 +1,7 @@
-"""Definitions of queues: what may be set, checked, and the values in force where nothing was.
+"""Queue definitions: allowed options, their checks and their defaults.
 
-A definition holds only what was set. Jobs inherit it when they are enqueued and keep it, so that a change is for those
-to come; what neither the job nor the definition sets, the worker's policy decides, or the default.
+A definition holds only the options that were set. Jobs copy them when they are enqueued, so a change applies to future
+jobs only. For an option that neither the job nor the definition sets, the worker's policy applies, then the default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pgjq.job import QueueStats
     from pgjq.options import Settings
 
-# What a definition may set, and what holds where it does not.
+# The options of a definition and their defaults.
 DEFAULTS: Final[dict[str, Any]] = {
     "retry_limit": MAX_ATTEMPTS - 1,
     "retry_delay": 0.0,
@@ -55,7 +55,7 @@ _AT_LEAST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a queue is created with. `options` holds what was set, by the names of `DEFAULTS`."""
+    """Arguments of `create_queue`. `options` holds those that were set, by their `DEFAULTS` names."""
 
     policy: Policy = "standard"
     partition: bool = False
@@ -66,7 +66,7 @@ class Definition:
 def define(
     name: str, *, policy: Any, partition: Any, warning_queue_size: Any = None, options: Mapping[str, Any]
 ) -> Definition:
-    """Check what a queue is to be created with; None is not set."""
+    """Check the arguments of `create_queue`; None means not set."""
     if policy not in POLICIES:
         raise ValidationError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
     check_bool("partition", partition)
@@ -76,7 +76,7 @@ def define(
 
 
 def check_changes(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what is to be changed of a definition; None takes a setting back."""
+    """Check the changes of `update_queue`; None unsets an option."""
     for fixed in ("policy", "partition"):
         if fixed in changes:
             raise ValidationError(f"{fixed} cannot be changed; make another queue with it, and let this one run dry")
@@ -102,14 +102,14 @@ def _check(name: str, option: str, value: Any) -> Any:
 
 
 def check_dead_letter(queue: str, dead_letter: Any) -> str:
-    """Return the name of a dead letter queue, if it is another one."""
+    """Return the name of the dead letter queue; it must differ from the queue."""
     if check_queue(dead_letter) == queue:
         raise ValidationError(f"queue {queue!r} cannot be its own dead letter")
     return dead_letter
 
 
 def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
-    """Fill in what a queue's definition sets and a job does not."""
+    """Fill in options that a queue's definition sets and a job does not."""
     if not inherited:
         return settings
     limit = inherited.get("retry_limit")
@@ -124,7 +124,7 @@ def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
 def in_force(
     name: str, definition: Definition, *, created_at: datetime, paused: bool, stats: QueueStats | None
 ) -> QueueInfo:
-    """Return a queue as it is, with the values in force."""
+    """Return a queue with its effective values."""
     return QueueInfo(
         name=name,
         policy=definition.policy,

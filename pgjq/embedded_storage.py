@@ -1,4 +1,4 @@
-"""The storage of `embedded:` URLs: PostgresStorage on a server that pgjq starts, migrates and stops."""
+"""Storage of `embedded:` URLs: PostgreSQL that pgjq starts, migrates and stops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedStorage(PostgresStorage):
-    """A PostgresStorage that starts and migrates its server when it is made, and leaves it when it is closed."""
+    """A PostgresStorage that starts and migrates its server on creation, and leaves it on close."""
 
     def __init__(self, directory: Path | None) -> None:
         self._server = EmbeddedServer.start(directory)

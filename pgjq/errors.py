@@ -1,22 +1,22 @@
-"""Every error a user can meet.
+"""The errors that pgjq raises.
 
 PgjqError
-├── ValidationError (ValueError)      what was passed in cannot be used; nothing was written
+├── ValidationError (ValueError)      an argument is invalid; nothing was written
 ├── StorageError
-│   ├── StorageUnavailableError       the server cannot be reached, or went away; trying again may help
+│   ├── StorageUnavailableError       the server cannot be reached, or the connection broke; a retry may help
 │   └── SchemaError                   the database's schema is missing, too old or too new for this code
-├── UnsupportedError                  this storage does not promise that
+├── UnsupportedError                  the storage does not support the operation
 ├── MissingExtraError (ImportError)   an optional dependency is not installed
 ├── QueueNotFoundError
 ├── PolicyError                       the queue's policy forbids it
 ├── JobNotFoundError
-├── JobFailedError                    the job that was waited for failed
+├── JobFailedError                    the awaited job failed
 │   └── MaxRetriesError               … after its last attempt
-├── JobCancelledError                 the job that was waited for was withdrawn
-├── LeaseLostError                    somebody else owns the job now
+├── JobCancelledError                 the awaited job was cancelled
+├── LeaseLostError                    this run no longer owns the job
 └── TimeoutError (builtin TimeoutError)
 
-Adapters raise these and nothing of their drivers; the driver's own error is always the `__cause__`.
+Storages raise these and no driver errors; the driver's error is always the `__cause__`.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from typing import Any
 
 
 class PgjqError(Exception):
-    """The root of the tree: catch this to catch everything that pgjq raises on purpose."""
+    """Base class of all errors that pgjq raises on purpose."""
 
 
 class ValidationError(PgjqError, ValueError):
-    """An argument cannot be used as it is. Raised before anything was written."""
+    """An argument is invalid. Raised before anything is written."""
 
 
 class StorageError(PgjqError):
-    """The storage could not do what was asked of it."""
+    """The storage could not perform the operation."""
 
 
 class StorageUnavailableError(StorageError):
-    """The storage cannot be reached right now."""
+    """The storage cannot be reached now."""
 
 
 class SchemaError(StorageError):
-    """The schema in the database is not one that this code can use."""
+    """This code cannot use the schema in the database."""
 
 
 class UnsupportedError(PgjqError):
-    """The storage does not promise this ability; `docs/storages.md` lists which one does."""
+    """The storage lacks this capability; `docs/storages.md` lists the storages that have it."""
 
 
 class MissingExtraError(PgjqError, ImportError):
-    """An optional dependency is missing; the message says what needs it and gives the command that installs it."""
+    """An optional dependency is missing; the message has the feature and the install command."""
 
     def __init__(self, extra: str, what: str = "this") -> None:
         super().__init__(f'{what} needs an optional part of pgjq: pip install "pgjq[{extra}]"')
@@ -62,15 +62,15 @@ class QueueNotFoundError(PgjqError):
 
 
 class PolicyError(PgjqError):
-    """The queue's policy does not allow the change."""
+    """The queue's policy forbids the change."""
 
 
 class JobNotFoundError(PgjqError):
-    """There is no job of that id, or its record has been pruned."""
+    """There is no job with that id, or its record has been pruned."""
 
 
 class JobFailedError(PgjqError):
-    """A job that somebody waited for failed; `original_error` tells why."""
+    """An awaited job failed; `original_error` is the reason."""
 
     def __init__(self, message: str, original_error: Any = None) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class JobFailedError(PgjqError):
 
 
 class MaxRetriesError(JobFailedError):
-    """A job failed on its last attempt; `payload` is there for a dead letter of one's own."""
+    """A job failed on its last attempt; `payload` allows custom dead letter handling."""
 
     def __init__(self, message: str, original_error: Any = None, *, payload: Any = None, attempts: int = 0) -> None:
         super().__init__(message, original_error)
@@ -87,12 +87,12 @@ class MaxRetriesError(JobFailedError):
 
 
 class JobCancelledError(PgjqError):
-    """A job that somebody waited for was cancelled."""
+    """An awaited job was cancelled."""
 
 
 class LeaseLostError(PgjqError):
-    """The lease under which a write was made is no longer the job's; the write changed nothing."""
+    """The write used a lease that the job no longer has; it changed nothing."""
 
 
 class TimeoutError(PgjqError, builtins.TimeoutError):
-    """No answer in time. The job goes on."""
+    """No result within the time-out. The job continues."""

@@ -1,7 +1,7 @@
-"""Who hears what happens in this process.
+"""Callbacks for the events of this process.
 
-A bus belongs to one queue, or to one reaper. A callback that raises becomes an `error` event, and an `error` callback
-that raises becomes a log line: nothing that a callback does can stop a worker, not even `sys.exit()`.
+A bus belongs to one queue or one reaper. An exception in a callback becomes an `error` event, and an exception in an
+`error` callback becomes a log line: no callback can stop a worker, not even with `sys.exit()`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pgjq.job import Event
 
 BusEventName = EventName | Literal["error"]
-# Warnings are about a queue as a whole; a leader finds them, and `client.on` hears them.
+# A `warning` is about a whole queue: the maintenance leader publishes it, and `client.on` subscribes to it.
 NAMES: tuple[str, ...] = ("error", *(name for name in get_args(EventName) if name != "warning"))
 
 
 class EventBus:
-    """Callbacks by the name of what they want to hear."""
+    """Callbacks by event name."""
 
     def __init__(self, logger: logging.Logger | None = None, names: Sequence[str] = NAMES) -> None:
         self._names = names
@@ -37,7 +37,7 @@ class EventBus:
         self.listens = False  # Whether there are callbacks for jobs, not only for errors.
 
     def on(self, name: str, callback: Callable[[Any], Any]) -> None:
-        """Have a callback called with each event of a name; `error` gets the exception."""
+        """Call a callback with each event of a name; `error` callbacks get the exception."""
         if name not in self._names:
             raise ValidationError(f"there is no event {name!r}; the events are {', '.join(self._names)}")
         if not callable(callback):
@@ -46,16 +46,16 @@ class EventBus:
         self.listens = self.listens or name != "error"
 
     def wants(self, name: BusEventName) -> bool:
-        """Tell whether anybody wants to hear: making an event costs more than asking."""
+        """Return whether the event has a callback: this check is cheaper than making an event."""
         return name in self._callbacks
 
     def tell(self, event: Event) -> None:
-        """Call everybody who wants to hear of it."""
+        """Call the callbacks for an event."""
         for callback in self._callbacks.get(event.name, ()):
             self._call(callback, event)
 
     def error(self, error: BaseException, what: str) -> None:
-        """Report something that went wrong and that nobody can raise: to `error` callbacks, else to the log."""
+        """Report an error that has no caller to raise to: to `error` callbacks, else to the log."""
         callbacks = self._callbacks.get("error", ())
         if not callbacks:
             self.logger.error("%s: %s", what, error, exc_info=error, extra={"pgjq_error": what})
@@ -73,7 +73,7 @@ class EventBus:
             self._failed(error, said)
         except BaseException as error:
             if _runs_on_main_thread():
-                raise  # Perhaps Ctrl-C, which is for the caller of `enqueue` to decide about.
+                raise  # It may be Ctrl-C, which the caller of `enqueue` handles.
             self._failed(error, said)
 
     async def _finish(self, answer: Coroutine[Any, Any, Any], said: Any) -> None:
@@ -92,7 +92,7 @@ class EventBus:
 
 
 def _runs_on_main_thread() -> bool:
-    """Tell whether this is code that the main thread called, outside every event loop."""
+    """Return whether the main thread called this code, outside of every event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

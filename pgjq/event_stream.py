@@ -1,8 +1,8 @@
-"""What happens anywhere, as an iterator, and as callbacks.
+"""Events of all processes, as an iterator and as callbacks.
 
-A feed hears what happens after it was opened. It holds a bounded number of events that nobody has taken yet; beyond
-that the oldest go, and `dropped` counts them. What happens while the connection to the storage is lost is not heard
-and not counted. Events say what happened to which job, and not with what result: who wants it reads it.
+A stream gets the events that happen after it opened. It buffers a bounded number of events; beyond that it drops the
+oldest and counts them in `dropped`. Events that happen while the connection to the storage is lost are missed and not
+counted. An event names the job and what happened, without the result: subscribers read it if they need it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pgjq.job import Event
     from pgjq.storage.base import Subscription
 
-# Waiting ends when something happens, or when the storage or the feed is closed; this is only how often it is begun.
-# There is nothing to look at between two events, so a shorter wait would find no more: an event that the listener did
-# not hear is not kept anywhere. A mailbox keeps what is put before it is waited for.
+# A wait ends with an event, or when the storage or the stream closes; this is only how often a wait is restarted.
+# A shorter wait would find no more: an event that the listener missed is not stored anywhere, and a mailbox keeps what
+# is put into it before the wait.
 LONG = 3600.0
-# A warning is about a queue, and comes from whoever keeps the storage in order: no queue's own worker tells of it.
+# A warning is about a queue and comes from the maintenance leader, not from the queue's own worker.
 ANYWHERE = (*NAMES, "warning")
 
 
 class _EventStream:
-    """What both modes hold."""
+    """State that both streams share."""
 
     def __init__(self) -> None:
         self._subscription: Subscription | None = None
@@ -42,11 +42,11 @@ class _EventStream:
 
     @property
     def dropped(self) -> int:
-        """How many events were lost because nobody took them in time."""
+        """The number of events dropped because the buffer was full."""
         return 0 if self._subscription is None else self._subscription.dropped
 
     async def _next(self, subscription: Subscription) -> Event | None:
-        """Wait for an event; None when the feed was closed."""
+        """Wait for an event; return None when the stream was closed."""
         while not self._taken and not self._closed:
             try:
                 self._taken.extend(await subscription.next(LONG))
@@ -62,7 +62,7 @@ class _EventStream:
 
 
 class EventStream(_EventStream):
-    """A blocking iterator of events, open from the beginning; close it, or use it in a `with`."""
+    """A blocking iterator of events, open once created; close it, or use it in a `with`."""
 
     def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class EventStream(_EventStream):
         return event
 
     def close(self) -> None:
-        """Stop listening, from any thread; whoever waits for the next event is done."""
+        """Stop listening, from any thread; a wait for the next event ends."""
         drive(self._close())
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ class EventStream(_EventStream):
 
 
 class AsyncEventStream(_EventStream):
-    """An async iterator of events. It opens by itself; `async with` and `await` return when it is open."""
+    """An async iterator of events. Iteration opens it; `async with` and `await` return once open."""
 
     def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class AsyncEventStream(_EventStream):
         return event
 
     async def close(self) -> None:
-        """Stop listening; whoever waits for the next event is done. A feed that could not open is closed."""
+        """Stop listening; a wait for the next event ends. Also closes a stream that failed to open."""
         await asyncio.wait([self.opening])
         if not self.opening.cancelled() and self.opening.exception() is None:
             self._subscription = self.opening.result()
@@ -127,7 +127,7 @@ class AsyncEventStream(_EventStream):
 
 
 class EventCallbacks:
-    """Callbacks that are called with what happens anywhere, from a thread of their own or from the event loop."""
+    """Callbacks for the events of all processes, called from a thread or from the event loop."""
 
     def __init__(self, feed: EventStream | AsyncEventStream) -> None:
         self.bus = EventBus(names=ANYWHERE)
@@ -142,7 +142,7 @@ class EventCallbacks:
             self._task = asyncio.get_running_loop().create_task(self._listen_async(feed), name="pgjq events")
 
     def on(self, name: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Have a callback called."""
+        """Call a callback with each event of a name."""
         if isinstance(self._feed, EventStream) and inspect.iscoroutinefunction(callback):
             raise ValidationError("a coroutine function needs an event loop: use AsyncClient, or a plain function")
         self.bus.on(name, callback)

@@ -1,4 +1,4 @@
-"""Ids for jobs whose callers bring none, and names for what runs them."""
+"""Generated job ids, and names of worker and reaper processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def make_ids() -> Iterator[str]:
-    """Yield ids that nobody else makes: time first, so that neighbours in time are neighbours in an index.
+    """Yield unique ids that begin with the time: ids made together are close in an index.
 
-    48 bits of milliseconds and 64 random ones, then a counter for the rest of this batch: unique like a UUID, and a
-    hundred times cheaper than one random draw for each job of a million.
+    48 bits of milliseconds and 64 random bits, then a counter within this batch: unique like a UUID, and a hundred
+    times cheaper than one random draw for each of a million jobs.
     """
     stem = f"{int(time.time() * 1000):012x}{os.urandom(8).hex()}"
     counter = 0
@@ -26,5 +26,5 @@ def make_ids() -> Iterator[str]:
 
 
 def process_name() -> str:
-    """Make a name that is unique, and that a person can find the process by."""
+    """Return a unique name from which a person can find the process."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""The words of the contract as values: states, what is enqueued, what is answered.
+"""Types of the public contract: job states, new jobs, statuses, queues, workers and events.
 
 A job is `queued → processing → completed | failing | failed | cancelled`; `failing → processing`;
 `queued | failing → cancelled`; `failed → queued`. Nothing here does I/O or looks at a clock.
@@ -31,7 +31,7 @@ LIVE: frozenset[State] = frozenset(("queued", "processing", "failing"))
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to be enqueued, with the options of `enqueue`. `id=None` asks for one to be made."""
+    """A job to enqueue, with the options of `enqueue`. With `id=None` pgjq generates the id."""
 
     id: str | None
     payload: Any
@@ -58,7 +58,7 @@ class NewJob:
 
 
 class EnqueueResult(NamedTuple):
-    """What became of an enqueue. A duplicate is an answer, not an error. A tuple, because a batch makes a million."""
+    """Result of an enqueue. A duplicate is no error. A tuple, because a batch makes a million."""
 
     status: Literal["queued", "duplicate", "completed"]
     id: str
@@ -68,14 +68,14 @@ class EnqueueResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancelResult:
-    """What became of a cancel."""
+    """Result of a cancel."""
 
     status: Literal["cancelled", "not_found", "processing", "completed", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """Why a run failed, as far as text can tell."""
+    """Why a run failed, as text."""
 
     type: str
     message: str
@@ -84,7 +84,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
-    """Where a dead letter came from: the job that failed, after how many attempts, and why."""
+    """Source of a dead letter: the failed job, its number of attempts, and its error."""
 
     queue: str
     id: str
@@ -94,7 +94,7 @@ class JobSource:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Everything that is known of one job."""
+    """The state and the record of one job."""
 
     id: str
     queue: str
@@ -120,7 +120,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How many jobs of a queue are in which state, at one moment; `queued = ready + deferred`."""
+    """Number of a queue's jobs by state, at one moment; `queued = ready + deferred`."""
 
     name: str
     queued: int = 0
@@ -137,7 +137,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue's definition, with the values in force, and its statistics as they were counted last."""
+    """A queue's definition with its effective values, and its last counted statistics."""
 
     name: str
     policy: Policy
@@ -159,10 +159,10 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as people see it. Nothing that holds jobs depends on this record.
+    """A worker's record, for monitoring. No lease depends on it.
 
-    A worker is `alive` until it has been silent for three of its own heartbeat intervals. One that has stopped is not
-    listed; one that was killed is, for a day.
+    A worker is `alive` until it has been silent for three of its heartbeat intervals. A stopped worker is not listed; a
+    killed one is, for a day.
     """
 
     id: str
@@ -175,9 +175,9 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a job, or to a reaper; what does not apply is None.
+    """Something that happened to a job or a reaper; fields that do not apply are None.
 
-    A `warning` is about a queue, and has no id.
+    A `warning` is about a queue and has no id.
     """
 
     name: EventName | LeadershipName
@@ -193,9 +193,9 @@ class Event:
 
 
 def content_id(payload: Any) -> str:
-    """Name a job after its payload: the first 16 hex digits of the SHA-256 of its canonical JSON.
+    """Derive an id from a payload: the first 16 hex digits of the SHA-256 of its canonical JSON.
 
-    Canonical is compact UTF-8 with sorted keys; richer values are written as `JsonSerde` writes them.
+    Canonical JSON is compact UTF-8 with sorted keys; richer types are written as `JsonSerde` writes them.
     """
     try:
         text = json.dumps(

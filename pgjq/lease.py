@@ -1,10 +1,9 @@
-"""Leases: how long a worker may hold a job, and what happens to a job whose worker did not come back.
+"""Lease policies, and the decision about stalled jobs.
 
-A claim gives a job to one worker until `locked_until`. Two independent deadlines end that: the lease (liveness: moved
-ahead by every heartbeat) and the expiry (the longest that one attempt may take, heartbeats or not). `locked_until` is
-always the earlier of the two, so a reaper looks at one column. `judge` is the whole decision about a job that passed
-it, as a pure function: every storage reaps alike because all of them ask it, or, where the decision is made inside the
-server, are tested against it.
+A claim gives a job to one worker until `locked_until`. Two independent deadlines limit that: the lease (liveness;
+every heartbeat extends it) and the expiry (the longest duration of one attempt, with or without heartbeats).
+`locked_until` is the earlier of the two, so a reaper reads one column. `judge` is the whole decision about a job past
+it, as a pure function: every storage calls it or, where the server decides, is tested against it.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ ReapExhausted = Literal["fail", "requeue"]
 
 @dataclass(frozen=True)
 class LeasePolicy:
-    """What a worker asks for when it claims, and what a reaper goes by. Durations are seconds.
+    """The lease that a claim requests, and the rules of a reaper. Durations are seconds.
 
-    `visibility`, `stale_lock`, `stall` and `monitor` are policies that other queues made known, with their numbers.
+    `visibility`, `stale_lock`, `stall` and `monitor` are policies known from other queues, with their numbers.
     """
 
     lease: float | None = 30.0
@@ -44,14 +43,14 @@ class LeasePolicy:
 
     @classmethod
     def visibility(cls, timeout: float | timedelta = 30.0) -> LeasePolicy:
-        """A job is stalled `timeout` after its claim, however alive its worker is; only `job.heartbeat()` renews."""
+        """Stall a job `timeout` after its claim, worker alive or not; only `job.heartbeat()` renews."""
         return cls(lease=check_seconds("timeout", timeout, above=0), heartbeat=None, expire=None)
 
     @classmethod
     def stale_lock(
         cls, *, interval: float | timedelta = 5 * MINUTE, age: float | timedelta = 45 * MINUTE
     ) -> LeasePolicy:
-        """Locks of 45 minutes, renewed every two; reaped when stale for `age`; reaping itself never fails a job."""
+        """Lock for 45 minutes, renew every 2, reap when stale for `age`; reaping never fails a job."""
         lease = 45 * MINUTE
         if check_seconds("age", age) < lease:
             raise ValidationError(
@@ -68,9 +67,9 @@ class LeasePolicy:
 
     @classmethod
     def stall(cls, interval: float | timedelta = 30.0, max_count: int = 1) -> LeasePolicy:
-        """A job not extended between two checks is stalled: `max_count` times it runs again, then it has failed.
+        """Stall a job not renewed between two checks: it reruns `max_count` times, then fails.
 
-        Only stalls are counted for that, so a stalled job runs again even if it has no attempts left.
+        Only stalls count for that, so a stalled job runs again even without attempts left.
         """
         length = check_seconds("interval", interval, above=0)
         return cls(
@@ -89,7 +88,7 @@ class LeasePolicy:
         heartbeat_seconds: float | timedelta | None = None,
         interval: float | timedelta = MINUTE,
     ) -> LeasePolicy:
-        """An attempt may last `expire`; with `heartbeat_seconds`, its worker must also be heard of as often as that."""
+        """Limit an attempt to `expire`; with `heartbeat_seconds` its worker must renew that often."""
         lease = None
         if heartbeat_seconds is not None:
             lease = check_seconds("heartbeat_seconds", heartbeat_seconds, at_least=LEAST_HEARTBEAT)
@@ -101,7 +100,7 @@ class LeasePolicy:
         )
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot work together, and say which."""
+        """Refuse values that contradict each other, with an error that names them."""
         for name in ("lease", "heartbeat", "expire"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_seconds(name, getattr(self, name), above=0))
@@ -122,13 +121,13 @@ class LeasePolicy:
 
 
 def visible_for(timeout: float) -> LeasePolicy:
-    """Make the policy that `visibility_timeout` is short for."""
+    """Return the policy for which `visibility_timeout` is the short form."""
     return LeasePolicy(lease=timeout, heartbeat=timeout / 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The facts about a job whose `locked_until` has passed."""
+    """The state of a job whose `locked_until` has passed."""
 
     cancel_requested: bool
     attempts: int
@@ -139,16 +138,16 @@ class Stall:
 
 
 def explain(reason: Reason, worker: str) -> JobError:
-    """Say why a job stalled, in the words of its record."""
+    """Describe why a job stalled, as the error of its record."""
     what = "the attempt took too long" if reason == "expired" else "its worker went silent"
     return JobError("Stalled", f"{what} (worker {worker})")
 
 
 def judge(stall: Stall) -> Action:
-    """Decide what becomes of a stalled job.
+    """Decide what happens to a stalled job.
 
-    A wish to cancel comes first and is not counted as a stall. Then this stall is counted: one more than `max_stalled`
-    fails the job, and so does a job without attempts left, unless its policy says to run it once more.
+    A cancel request comes first and does not count as a stall. Otherwise this stall counts: more than `max_stalled`
+    fails the job, and so does a lack of attempts, unless the policy lets the job run once more.
     """
     if stall.cancel_requested:
         return "cancelled"

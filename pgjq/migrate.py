@@ -1,9 +1,9 @@
-"""Bringing a database to the schema that this code speaks.
+"""Migrate a database to the schema that this code uses.
 
 The revisions are alembic's, in `migrations/`; each is a thin file that runs SQL from `sql/`. `migrate()` and the
-command line run them without a configuration file; `alembic upgrade head` in a checkout runs the very same; and an
-alembic project of one's own can take them in as a branch (`docs/migrations.md`). Any number of processes may migrate
-one database at the same time: an advisory lock lets one work and the others find it done.
+command line run them without a configuration file; `alembic upgrade head` in a checkout runs the same revisions; and
+an application's alembic project can include them as a branch (`docs/migrations.md`). Any number of processes may
+migrate one database at the same time: one works under an advisory lock, the others wait and find the result.
 
 Alembic and SQLAlchemy come with the extra `migrate`. `import pgjq` imports this module, so its functions import these
 two and psycopg when they are called.
@@ -30,28 +30,28 @@ DRIVER = "postgresql+psycopg"
 
 
 class Status(NamedTuple):
-    """Where a database stands: its revision (None: no schema), and the newest that this code has."""
+    """The revision of a database (None: no schema), and the newest revision of this code."""
 
     current: str | None
     head: str
 
 
 def migrate(conninfo: str, schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> None:
-    """Upgrade the schema in a database to `revision`; safe to call at every start, by every process.
+    """Upgrade a database's schema to `revision`; every process may call it at every start.
 
-    With `roles`, the roles of producers, workers, monitors and admins are made, if they are not there, and given their
-    rights (`docs/roles.md`). Once they have been, every upgrade sees to it that they keep what they need.
+    With `roles`, it creates the missing roles of producers, workers, monitors and admins, and grants their privileges
+    (`docs/roles.md`). Later upgrades keep these grants complete.
     """
     _run(conninfo, schema, "upgrade", revision, roles=roles)
 
 
 def downgrade(conninfo: str, schema: str = "pgjq", revision: str = "base") -> None:
-    """Take the schema back to an older revision. `base` removes every job with it."""
+    """Take the schema back to an older revision. `base` deletes every job as well."""
     _run(conninfo, schema, "downgrade", revision)
 
 
 def status(conninfo: str, schema: str = "pgjq") -> Status:
-    """Tell which revision a database has, and which one it should have."""
+    """Return the revision of a database and the newest one of this code."""
     config = _config(check_schema_name(schema))
 
     from alembic.runtime.migration import MigrationContext
@@ -65,7 +65,7 @@ def status(conninfo: str, schema: str = "pgjq") -> Status:
 
 
 def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> str:
-    """Return the SQL that an upgrade of an empty database would run, for a reviewer or for psql."""
+    """Return the SQL that an upgrade of an empty database runs, for review or for psql."""
     config = _config(check_schema_name(schema))
 
     from alembic import command
@@ -78,23 +78,23 @@ def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = Fa
 
 
 def run_sql(path: str) -> None:
-    """Run a file below `sql/` inside a revision, in the schema that this migration is for."""
+    """Run a file below `sql/` inside a revision, in the schema of this migration."""
     from alembic import op
 
-    # Alembic reads a string as SQLAlchemy's text, where a colon may begin a parameter.
+    # Alembic reads a string as SQLAlchemy text, in which a colon may start a parameter.
     op.execute(read(path, current_schema()).replace(":", "\\:"))
 
 
 def grant_roles() -> None:
-    """Make the roles, and give them their rights, inside a revision of an alembic project of one's own."""
+    """Create the roles and grant their privileges, in a revision of your alembic project."""
     run_sql("roles/grant.sql")
 
 
 def has_roles(connection: Connection, schema: str) -> bool:
-    """Tell whether a schema's roles have been given their rights."""
+    """Return whether a schema's roles have their privileges."""
     from sqlalchemy import text
 
-    # One role stands for all: they get the use of the schema together.
+    # Checking one role is enough: all of them get the use of the schema together.
     query = """
         select from pg_namespace as n, aclexplode(n.nspacl) as a, pg_roles as r
         where n.nspname = :schema and r.oid = a.grantee and r.rolname = n.nspname || '_producer'
@@ -103,7 +103,7 @@ def has_roles(connection: Connection, schema: str) -> bool:
 
 
 def find_open_database(conninfo: str) -> str | None:
-    """Return the name of the database, as SQL writes it, if every login of its server may connect to it."""
+    """Return the quoted name of the database if every login of its server may connect to it."""
     query = """
         select quote_ident(current_database())
         where has_database_privilege('public', current_database(), 'connect')
@@ -113,7 +113,7 @@ def find_open_database(conninfo: str) -> str | None:
 
 
 def create_schema() -> None:
-    """Create the schema inside a revision. One that is there is enough: not every role may create one."""
+    """Create the schema in a revision unless it exists: not every role may create one."""
     from alembic import context, op
     from sqlalchemy import inspect
     from sqlalchemy.schema import CreateSchema
@@ -124,7 +124,7 @@ def create_schema() -> None:
 
 
 def check_ours(connection: Connection, schema: str) -> None:
-    """Leave a schema alone whose revisions are kept by an alembic project of the user's own."""
+    """Refuse a schema whose revisions belong to an application's alembic project."""
     from sqlalchemy import inspect
 
     inspector = inspect(connection)
@@ -138,10 +138,10 @@ def check_ours(connection: Connection, schema: str) -> None:
 def check_encoding(connection: Connection) -> None:
     """Refuse a database in another encoding than UTF-8: names and errors may have any character.
 
-    Tried without this check. In LATIN1 and EUC_JP the migration fails at characters in the comments of its files.
+    Tried without this check: in LATIN1 and EUC_JP the migration fails at characters in the comments of its files.
     Without these, jobs whose text is ASCII work. An id, a queue or a key with a character that the encoding lacks
-    cannot be enqueued, and an error of a handler with one cannot be stored: the job fails with another error. In
-    SQL_ASCII ids and errors work, but keys outside ASCII are refused, and some names of queues violate their check.
+    cannot be enqueued, and a handler's error with one cannot be stored: the job fails with another error. In
+    SQL_ASCII ids and errors work, but keys outside ASCII are refused, and some queue names violate their check.
     Payloads and results are bytes, and work everywhere.
     """
     from sqlalchemy import text
@@ -156,19 +156,19 @@ def check_encoding(connection: Connection) -> None:
 
 
 def current_schema() -> str:
-    """Name the schema that the running migration is for: the option `pgjq_schema` of alembic's configuration."""
+    """Return the schema of the running migration: `pgjq_schema` of alembic's configuration."""
     from alembic import context
 
     return check_schema_name(context.config.get_main_option("pgjq_schema") or "pgjq")
 
 
 def versions_path() -> str:
-    """Return the folder of the revisions, for `version_locations` in an alembic project of one's own."""
+    """Return the folder of the revisions, for `version_locations` of an alembic project."""
     return str(resources("migrations") / "versions")
 
 
 def sqlalchemy_url(conninfo: str) -> Any:
-    """Turn a connection string or URL into one for SQLAlchemy, with every parameter passed on to libpq."""
+    """Convert a connection string or URL for SQLAlchemy; every parameter is passed to libpq."""
     from sqlalchemy.engine import URL
 
     from pgjq.storage.postgres.conninfo import parameters
@@ -178,7 +178,7 @@ def sqlalchemy_url(conninfo: str) -> Any:
 
 
 def _check_extra() -> None:
-    """Raise an error that names the extra unless alembic and SQLAlchemy are installed."""
+    """Raise an error with the extra's name unless alembic and SQLAlchemy are installed."""
     try:
         import_module("alembic")
         import_module("sqlalchemy")

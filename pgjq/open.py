@@ -1,4 +1,4 @@
-"""From a URL to a storage. Only the storage that the URL names is imported."""
+"""Open the storage that a URL names, importing only that storage."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SCHEMES = "postgresql://, redis://, rediss://, file:///directory, memory:, embed
 
 
 def open_storage(url: str) -> Storage:
-    """Make the storage that a URL names; nothing is opened before its first use, but for `embedded:`.
+    """Return the storage that a URL names; it connects on first use, except for `embedded:`.
 
-    `embedded:` starts a real PostgreSQL (extra `embedded`) in the user's data directory, or in the directory that is
-    named, and migrates it. It stops when the storage is closed and no other process uses it.
+    `embedded:` starts and migrates a real PostgreSQL (extra `embedded`) in the named directory, or else in the user's
+    data directory. The server stops when the storage is closed and no other process uses it.
     """
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValidationError(f"a storage's URL must be a str, not {type(url).__name__}")
     scheme = url.partition(":")[0].lower()
-    if scheme.partition("+")[0] in ("postgresql", "postgres"):  # A driver, as SQLAlchemy's URLs have it, may follow.
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):  # A driver may follow, as in SQLAlchemy's URLs.
         from pgjq.storage.postgres.storage import PostgresStorage
 
         return PostgresStorage(url)
@@ -51,12 +51,12 @@ def open_storage(url: str) -> Storage:
 
 
 def embedded_directory(url: str) -> Path | None:
-    """Return the directory that a URL of an embedded server names; `embedded:` alone names none."""
+    """Return the directory in the URL of an embedded server; None for `embedded:` alone."""
     return None if url in ("embedded:", "embedded://") else Path(_directory(urlsplit(url)))
 
 
 def _directory(parts: SplitResult) -> str:
-    """Read a URL of a directory: it is on this machine, and its path is whole."""
+    """Return the path of a directory URL, which must be absolute and on this machine."""
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValidationError(
             f"a directory is named with three slashes, as {parts.scheme}:///var/lib/jobs, and without a host"

@@ -1,10 +1,10 @@
-"""What callers pass in, checked and resolved, before anything is written.
+"""Checks of arguments, before anything is written.
 
-Every public method turns its arguments into these values first, so that a bad one is a `ValidationError` in the
-caller's hands and never an aborted transaction in the caller's database. Durations are seconds or `timedelta`s and end
-as `float` seconds; the longest that counts is a century, which no deployment will tell from "for ever", and the
-shortest above 0 is a microsecond, the resolution of every storage's clock. The functions of `sql/functions` that
-producers call have the same bounds, so that no job that passes can fail a later statement.
+Every public method converts its arguments to these values first, so that a bad one raises `ValidationError` and never
+aborts a transaction in the caller's database. Durations are seconds or `timedelta`s and become `float` seconds. The
+longest is a century, which in practice is unlimited, and the shortest above 0 is a microsecond, the resolution of every
+storage's clock. The functions of `sql/functions` that producers call have the same bounds, so that no accepted job can
+fail a later statement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 100 * 365.25 * 86400.0
 SHORTEST: Final = 0.000001
-# A year from the ends of what Python's datetime holds, so that they can be read in every time zone.
+# A year inside the limits of Python's datetime, so that every time zone can represent them.
 EARLIEST: Final = datetime.min.replace(year=2, tzinfo=UTC)
 LATEST: Final = datetime.max.replace(year=9998, tzinfo=UTC)
 SHORT_MAX: Final = 32767
@@ -38,9 +38,9 @@ OnFailed = Literal["enqueue", "duplicate"]
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What a job brings along for later: how it is retried, how long an attempt and a record may last.
+    """Options that a job keeps: its retries, and the limits of an attempt and of its record.
 
-    None means "not set": the queue's definition decides, and then the worker's policy or the default.
+    None means "not set": the queue's definition applies, then the worker's policy or the default.
     """
 
     retry_delay: float | None = None
@@ -53,7 +53,7 @@ class JobOptions:
     dead_letter: str | None = None
 
     def set_values(self) -> dict[str, Any]:
-        """Only what was set."""
+        """Return the options that were set."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
@@ -62,7 +62,7 @@ NO_OPTIONS: Final = JobOptions()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The resolved options of an enqueue. Jobs of one batch mostly share one of these."""
+    """The resolved options of an enqueue. Jobs of one batch usually share one object."""
 
     result_ttl: float = RESULT_TTL
     max_attempts: int | None = None
@@ -80,7 +80,7 @@ DEFAULT_SETTINGS: Final = Settings()
 
 
 class Submission(NamedTuple):
-    """One job on its way into a storage. A tuple, because a batch makes a million of them."""
+    """One job to store. A tuple, because a batch makes a million of them."""
 
     id: str
     payload: bytes
@@ -89,7 +89,7 @@ class Submission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs `find` returns: in the order of their enqueueing, `limit` at a time, after the one named last."""
+    """Filter of `find`: at most `limit` jobs in the order of enqueueing, after position `after`."""
 
     queue: str | None = None
     state: State | None = None
@@ -101,7 +101,7 @@ class JobFilter:
 
 
 def check_id(job_id: Any) -> str:
-    """Return the id if any storage can hold it."""
+    """Return the id if every storage can store it."""
     if type(job_id) is str and 0 < len(job_id) <= ID_LENGTH and "\0" not in job_id and _is_unicode(job_id):
         return job_id
     if not isinstance(job_id, str):
@@ -118,7 +118,7 @@ def check_id(job_id: Any) -> str:
 
 
 def check_queue(name: Any) -> str:
-    """Return the queue's name if any storage can hold it."""
+    """Return the queue's name if every storage can store it."""
     if not isinstance(name, str):
         raise ValidationError(f"a queue's name must be a str, not {type(name).__name__}")
     if not name or len(name) > QUEUE_LENGTH:
@@ -129,19 +129,19 @@ def check_queue(name: Any) -> str:
 
 
 def check_state(state: Any) -> State:
-    """Return the state if it is one."""
+    """Return the state if it is valid."""
     if state not in STATES:
         raise ValidationError(f"state must be one of {', '.join(STATES)}, not {state!r}")
     return state
 
 
 def check_seconds(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
-    """Read a duration: a finite number of seconds or a `timedelta`, above or at least a bound."""
+    """Return a duration, a finite number or a `timedelta`, as seconds within the bounds."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValidationError(f"{name} must be a number of seconds or a timedelta, not {type(value).__name__}")
-    if isinstance(value, int):  # Beyond all floats, perhaps; comparing is exact.
+    if isinstance(value, int):  # It may exceed all floats; the comparison is exact.
         value = max(-LONGEST, min(value, LONGEST))
     if not math.isfinite(value):
         raise ValidationError(f"{name} must be finite, not {value}")
@@ -153,7 +153,7 @@ def check_seconds(name: str, value: Any, *, above: float | None = None, at_least
 
 
 def check_datetime(name: str, value: Any) -> datetime:
-    """Read a point in time: an aware `datetime`."""
+    """Return a point in time, an aware `datetime`."""
     if not isinstance(value, datetime):
         raise ValidationError(f"{name} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
@@ -167,7 +167,7 @@ def check_datetime(name: str, value: Any) -> datetime:
 
 
 def check_int(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
-    """Read a whole number between two bounds."""
+    """Return an integer between two bounds."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValidationError(f"{name} must be a whole number, not {type(value).__name__}")
     if not low <= value <= high:
@@ -176,14 +176,14 @@ def check_int(name: str, value: Any, low: int, high: int = SHORT_MAX) -> int:
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """Return what is True or False; 1 and 1.0 are equal to True, and a database cannot read them as such."""
+    """Return True or False; refuse 1 and 1.0, which equal True but which a database rejects."""
     if not isinstance(value, bool):
         raise ValidationError(f"{name} must be True or False, not {value!r}")
     return value
 
 
 def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> NewJob:
-    """Build a NewJob; an option that does not exist is a ValidationError with the list of those that do."""
+    """Build a NewJob; the ValidationError for an unknown option lists the known ones."""
     try:
         return NewJob(job_id, payload, **options)
     except TypeError as error:
@@ -193,7 +193,7 @@ def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> New
 
 
 def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
-    """Check and resolve a job's options; what is not set is as usual."""
+    """Check and resolve a job's options; those not set come from `usual`."""
     if job.run_at is not None and job.delay is not None:
         raise ValidationError("pass run_at or delay, not both")
     if job.on_failed not in get_args(OnFailed):
@@ -213,7 +213,7 @@ def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
 
 
 def _slot_length(job: NewJob) -> float | None:
-    """Read `singleton_seconds`, or `debounce`, which is the same with the next slot for what is too many."""
+    """Read `singleton_seconds`, or `debounce`, which also delays an excess job to the next slot."""
     check_bool("singleton_next_slot", job.singleton_next_slot)
     if job.debounce is not None:
         if job.singleton_seconds is not None:
@@ -259,7 +259,7 @@ def _job_options(job: NewJob) -> JobOptions:
 
 
 def check_key(key: Any) -> str:
-    """Return the singleton key if any storage can hold it."""
+    """Return the singleton key if every storage can store it."""
     if not isinstance(key, str) or not 0 < len(key) <= ID_LENGTH or "\0" in key or not _is_unicode(key):
         raise ValidationError(f"singleton_key must be a str of 1 to {ID_LENGTH} characters without NUL")
     return key

@@ -1,8 +1,8 @@
-"""What a run ended in, and how an exception becomes that.
+"""Outcomes of runs, and the rule that maps an exception to one.
 
-One method of the storage settles a batch of outcomes, each under the lease it names. A handler that raises `Retry`,
-`Snooze` or `Discard` gives an order; any other exception follows the job's retry policy. `decide` is the whole rule,
-as a pure function.
+A storage settles a batch of outcomes with one method, each under its lease. A handler raises `Retry`, `Snooze` or
+`Discard` to choose the outcome; any other exception follows the job's retry policy. `decide` is the whole rule, as a
+pure function.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Done; `result` is what the result's serde made of the handler's answer."""
+    """The run succeeded; `result` is the handler's return value, serialised."""
 
     result: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Failed, and will run again after `delay` seconds; `cause` is the exception, if it was raised in this process."""
+    """Failed, runs again after `delay` seconds; `cause` is the exception if raised here."""
 
     error: JobError
     delay: float = 0.0
@@ -40,7 +40,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Failed for good; `cause` is the exception, if it was raised in this process."""
+    """Failed permanently; `cause` is the exception, if it was raised in this process."""
 
     error: JobError
     cause: BaseException | None = field(default=None, compare=False, repr=False)
@@ -48,26 +48,26 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Given back unfinished by a worker that stops; the attempt does not count."""
+    """Released unfinished by a worker that stops; the attempt does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
-    """Put off by its handler for `delay` seconds; the attempt does not count."""
+    """Postponed by its handler for `delay` seconds; the attempt does not count."""
 
     delay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Withdrawn while it ran."""
+    """Cancelled while it ran."""
 
 
 Outcome = Completed | Failing | Failed | Released | Snoozed | Cancelled
 
 
 class Retry(Exception):
-    """Raised by a handler: fail this attempt, and run again after `delay`, if there is an attempt left."""
+    """Raise in a handler to fail this attempt and retry after `delay`, if an attempt is left."""
 
     def __init__(self, delay: float | timedelta | None = None) -> None:
         self.delay = None if delay is None else check_seconds("delay", delay, at_least=0)
@@ -75,7 +75,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Raised by a handler: not now. Run again after `delay`, without counting this attempt."""
+    """Raise in a handler to run the job again after `delay`, without counting this attempt."""
 
     def __init__(self, delay: float | timedelta) -> None:
         self.delay = check_seconds("delay", delay, at_least=0)
@@ -83,14 +83,14 @@ class Snooze(Exception):
 
 
 class Discard(Exception):
-    """Raised by a handler: this job can never succeed. It fails for good, whatever attempts are left."""
+    """Raise in a handler to fail the job permanently, whatever attempts are left."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
 
 
 def may_have_led_to(outcome: Outcome, state: State, *, same_error: bool) -> bool:
-    """Tell whether a job may be in a state because its last run, which is over, was settled with this outcome.
+    """Return whether a job may be in a state because its last run was settled with this outcome.
 
     A reaper may have ended the run instead: then the job has the reaper's error, unless it was cancelled.
     """
@@ -108,7 +108,7 @@ def may_have_led_to(outcome: Outcome, state: State, *, same_error: bool) -> bool
 
 
 def decide(error: BaseException, *, attempts: int, max_attempts: int, options: JobOptions, chance: float) -> Outcome:
-    """Say what becomes of a run that raised; `chance` in [0, 1) is the jitter of its backoff."""
+    """Return the outcome of a run that raised; `chance` in [0, 1) is the jitter of its backoff."""
     match error:
         case Snooze():
             return Snoozed(error.delay)
@@ -123,19 +123,19 @@ def decide(error: BaseException, *, attempts: int, max_attempts: int, options: J
 
 
 def fail(error: BaseException) -> Failed:
-    """Fail a job for good with an exception."""
+    """Return the outcome that fails a job permanently with an exception."""
     return Failed(describe(error), error)
 
 
 def describe(error: BaseException) -> JobError:
-    """Write an exception down."""
+    """Return an exception as a JobError."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return JobError(name, _text(error), "".join(traceback.format_exception(error)))
 
 
 def _text(error: BaseException) -> str:
-    """An exception's own words; what is wrong with its __str__ is not the job's problem."""
+    """Return an exception's message, or a substitute if its __str__ raises."""
     try:
         return str(error)
     except Exception as worse:  # noqa: BLE001

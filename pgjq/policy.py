@@ -1,8 +1,8 @@
-"""Policies: how many jobs of a key a queue lets be in which state, and who comes first.
+"""Policies: how many jobs of a key may be in which state, and in which order they run.
 
-A job's key is its `singleton_key`; no key is a key of its own. These are the rules as pure functions of the states of
-a key's jobs: the memory storage asks them, and what PostgreSQL decides by an index (`pgjq.place` in SQL) is tested
-against them.
+A job's key is its `singleton_key`; jobs without one share a key. The rules are pure functions of the states of a key's
+jobs: the memory storage calls them, and PostgreSQL's decision by an index (`pgjq.place` in SQL) is tested against
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 Policy = Literal["standard", "short", "singleton", "stately", "exclusive", "key_strict_fifo"]
 
-# In the order of their numbers, which PostgreSQL keeps in the last bits of a queue's own.
+# In the order of their numbers, which PostgreSQL keeps in the last bits of a queue's number.
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 
-# One job of a key at a time.
+# Policies that run one job of a key at a time.
 SERIAL: Final[frozenset[Policy]] = frozenset(("singleton", "stately", "key_strict_fifo"))
 
 
 def place(policy: Policy, state: State) -> str | None:
-    """Name what a job in a state takes up of its key: of each place there is one. None: there is room for many."""
+    """Return the slot that a job in a state takes of its key; None: the number is not limited."""
     match policy, state:
         case ("short", "queued") | ("singleton", "processing") | ("stately", "queued" | "processing" | "failing"):
             return state
@@ -37,19 +37,19 @@ def place(policy: Policy, state: State) -> str | None:
 
 
 def refusal(policy: Policy, siblings: Iterable[State]) -> State | None:
-    """Return the state of the job that keeps another one of its key from being queued, if there is one."""
+    """Return the state of the job that keeps another one of its key from being queued, if any."""
     wanted = place(policy, "queued")
     return None if wanted is None else next((state for state in siblings if place(policy, state) == wanted), None)
 
 
 def is_busy(policy: Policy, siblings: Iterable[State]) -> bool:
-    """Say whether the other jobs of a key keep all of its queued ones from running, whatever their order."""
+    """Return whether other jobs of a key block all its queued ones, whatever their order."""
     blocking = {"processing", "failing", "failed"} if policy == "key_strict_fifo" else {"processing"}
     return policy in SERIAL and any(state in blocking for state in siblings)
 
 
 def given_back(policy: Policy, state: State, siblings: Iterable[State]) -> State:
-    """Say what becomes of a run that is to go back to `state`: what finds no place is failing, or else has failed."""
+    """Return the state of a job released to `state`; without a free slot: failing, else failed."""
     taken = {place(policy, sibling) for sibling in siblings} - {None}
     if state == "queued" and place(policy, "queued") in taken:
         state = "failing"

@@ -1,8 +1,8 @@
-"""Queues: where jobs go in, and where handlers take them out.
+"""Queues: produce jobs, and process them with handlers.
 
-`AsyncQueue` lives on its caller's event loop. `Queue` blocks: what it produces goes through the blocking operations,
-and what it consumes runs on an event loop in a thread of its own. A queue without a handler is a producer. `Worker`
-serves several queues with one pool of slots.
+`AsyncQueue` uses its caller's event loop. `Queue` blocks: it produces with the sync operations, and consumes on an
+event loop in its own thread. A queue without a handler only produces. `Worker` serves several queues with one pool of
+slots.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 
 class QueueBase:
-    """What both modes hold."""
+    """State and helpers that both queues share."""
 
     _mode: ClassVar[Mode]
     _client: Any
@@ -84,7 +84,7 @@ class QueueBase:
         self._service: Service | None = None
 
     def execute(self, handler: Handler) -> Handler:
-        """Register the handler: a function of (job), a coroutine function of (job), or a function of (job, done)."""
+        """Register the handler: a function or coroutine function of (job), or a function of (job, done)."""
         style_of(handler)
         if self.handler is not None:
             raise ValidationError(f"queue {self.name!r} has a handler already: {self.handler!r}")
@@ -94,11 +94,11 @@ class QueueBase:
         return handler
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Have a callback called with what happens to this queue's jobs in this process."""
+        """Call a callback with the events of this queue's jobs in this process."""
         self.bus.on(event, callback)
 
     def consumer(self) -> Consumer | None:
-        """Return what this queue does with its jobs, if it has a handler."""
+        """Return how this queue processes its jobs, or None without a handler."""
         if self.handler is None:
             return None
         style = style_of(self.handler)
@@ -128,7 +128,7 @@ class QueueBase:
 
 
 class AsyncQueue(QueueBase):
-    """Produce and consume from coroutines."""
+    """Produce and consume jobs in coroutines."""
 
     _mode = "async"
 
@@ -143,13 +143,13 @@ class AsyncQueue(QueueBase):
         return result
 
     async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
-        """Add a job under an id that is made for it, and return that id."""
+        """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
     async def enqueue_many(
         self, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
     ) -> list[EnqueueResult]:
-        """Add jobs in their order, all of them or, on an error, none."""
+        """Add jobs in order, all of them or, on an error, none."""
         gate = self._order.begin_enqueue()
         try:
             results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
@@ -161,7 +161,7 @@ class AsyncQueue(QueueBase):
     async def enqueue_and_wait(
         self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
     ) -> Any:
-        """Add a job, or join the one that has this id, and return its result; see `AsyncClient.enqueue_and_wait`."""
+        """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         gate = self._order.begin_enqueue()
 
         def told(result: EnqueueResult) -> None:
@@ -174,7 +174,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
 
     async def cancel(self, id: str, *, active: bool = False) -> CancelResult:
-        """Withdraw a job; see `AsyncClient.cancel`."""
+        """Cancel a job; see `AsyncClient.cancel`."""
         result = await AsyncClient.cancel(self._client, self.name, id, active=active)
         self._tell_cancelled(id, result)
         return result
@@ -184,11 +184,11 @@ class AsyncQueue(QueueBase):
         return await AsyncClient.get_result(self._client, self.name, id, default)
 
     async def get_status(self, id: str) -> JobStatus | None:
-        """Tell what is known of a job, or None."""
+        """Return the status of a job, or None if there is no such job."""
         return await AsyncClient.get_status(self._client, self.name, id)
 
     async def start(self) -> None:
-        """Begin to consume, on this event loop; without a handler, do nothing."""
+        """Start to consume on this event loop; without a handler, do nothing."""
         service = self._serving()
         try:
             await service.start()
@@ -197,7 +197,7 @@ class AsyncQueue(QueueBase):
             raise
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
-        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        """Stop consuming: running jobs get `grace` seconds, then unfinished ones are released."""
         grace = check_grace(grace)
         service, self._service = self._service, None
         if service is not None:
@@ -222,7 +222,7 @@ class AsyncQueue(QueueBase):
 
 
 class Queue(QueueBase, Runnable):
-    """Produce and consume from threads. Each method is `AsyncQueue`'s, and blocks."""
+    """Produce and consume jobs in threads. Each method is the one of `AsyncQueue`, and blocks."""
 
     _mode = "sync"
 
@@ -237,7 +237,7 @@ class Queue(QueueBase, Runnable):
     _running: OwnLoop | None = None
 
     def start(self) -> None:
-        """Begin to consume, on threads of this queue's own; without a handler, do nothing."""
+        """Start to consume on threads of this queue; without a handler, do nothing."""
         service = self._serving()
         try:
             self._running = OwnLoop(service)
@@ -246,7 +246,7 @@ class Queue(QueueBase, Runnable):
             raise
 
     def stop(self, grace: float | timedelta | None = None) -> None:
-        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        """Stop consuming: running jobs get `grace` seconds, then unfinished ones are released."""
         grace = check_grace(grace)
         running, self._running, self._service = self._running, None, None
         if running is not None:
@@ -259,14 +259,13 @@ class Queue(QueueBase, Runnable):
 
 
 class Worker(Runnable):
-    """Serve several queues with one pool of slots, on threads of its own, or in `processes` that are watched over.
+    """Serve several queues with one pool of slots, on threads or in supervised `processes`.
 
-    Should the process that watches over them be killed, its processes end, the queues get an `error` event, and `run`
-    raises it.
+    If the supervisor is killed, its processes end, the queues get an `error` event, and `run` raises it.
 
-    Claims take turns: each begins with the next queue, and goes on with the others if that one has too few jobs. So no
-    queue starves behind the backlog of another. With `strict=True` each claim begins with the first queue, and a queue
-    is served only while those before it have nothing to run.
+    Each claim begins with the next queue, and continues with the others if that one has too few jobs. So no queue
+    starves behind the backlog of another. With `strict=True` each claim begins with the first queue, and a queue is
+    served only while the queues before it have no job to run.
     """
 
     def __init__(
@@ -291,7 +290,7 @@ class Worker(Runnable):
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
 
     def start(self) -> None:
-        """Begin to consume."""
+        """Start to consume."""
         if self._running is not None:
             raise PgjqError("this worker has been started already")
         if self.processes > 1:
@@ -307,14 +306,14 @@ class Worker(Runnable):
             self._running = OwnLoop(self._service(self.queues[0].worker_id))
 
     def stop(self, grace: float | timedelta | None = None) -> None:
-        """Stop consuming: running jobs get `grace` seconds, what has not finished is given back."""
+        """Stop consuming: running jobs get `grace` seconds, then unfinished ones are released."""
         grace = check_grace(grace)
         running, self._running = self._running, None
         if running is not None:
             running.stop(grace)
 
     def _lose_processes(self, error: PgjqError) -> None:
-        """Tell that nothing serves the queues any more, on a thread: by `error` events, and to `run`."""
+        """Report from a thread that no process serves the queues: by `error` events and in `run`."""
         self.failure = error
         for queue in self.queues:
             queue.bus.error(error, "serving stopped")
@@ -323,7 +322,7 @@ class Worker(Runnable):
         return Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace, strict=self.strict)
 
     def _be_one_process(self, asked: StopRequest, grace: Callable[[], float | None]) -> None:
-        """Be one of several processes, under a name of its own."""
+        """Run as one of several processes, under its own name."""
         running = OwnLoop(self._service(process_name()))
         try:
             asked.wait()

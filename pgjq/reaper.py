@@ -1,4 +1,4 @@
-"""The reaper as a process or thread of its own: it puts stalled jobs back or fails them.
+"""The standalone reaper: a process or thread that puts stalled jobs back or fails them.
 
 * When it starts, and when it becomes the leader, the reaper sweeps all overdue jobs. Then it sleeps until the next
   deadline of any job, at most `LOOK` seconds: a job that is claimed meanwhile may have a shorter lease than all others.
@@ -49,11 +49,11 @@ GOODBYE_SECONDS = 2.0
 
 
 class Reaper(Runnable):
-    """Takes stalled jobs of every queue back, on threads of its own.
+    """Reaps the stalled jobs of every queue, on its own threads.
 
-    Of its `lease_policy` a reaper goes by `stale_age` and `reap_interval`; what stalls a job, and what becomes of it,
-    was recorded when it was claimed, so a reaper cannot disagree with a worker. `visibility_timeout=t` is short for the
-    policy that queues make of it.
+    A reaper uses `stale_age` and `reap_interval` of its `lease_policy`. The claim recorded when a job stalls and what
+    happens then, so a reaper cannot disagree with a worker. `visibility_timeout=t` is short for the same policy as in
+    queues.
     """
 
     def __init__(
@@ -80,35 +80,35 @@ class Reaper(Runnable):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this reaper acts now: without an election while it runs, else while it can prove that it leads."""
+        """Whether this reaper acts now: while it runs or, with an election, can prove that it leads."""
         return self._running is not None and self._running.is_active
 
     def on(self, event: ReaperEvent, callback: Callable[..., Any]) -> None:
-        """Have a function called, on a thread of this reaper's, with what happens.
+        """Call a function with each event of this name, on a thread of this reaper.
 
-        `stalled` and the two of leadership get an `Event`, `error` gets the exception. Those of leadership have the
-        reaper's id as their `id`; their callback may do without an argument.
+        `stalled` and leadership callbacks get an `Event`, `error` callbacks the exception. Leadership events have the
+        reaper's id as `id`; their callback may take no argument.
         """
         if inspect.iscoroutinefunction(callback):
             raise ValidationError("a reaper calls plain functions: it has no event loop")
         self._bus.on(event, callback if event in ("stalled", "error") else _with_or_without(callback))
 
     def start(self) -> None:
-        """Begin to take jobs back, or to run for leader."""
+        """Start to reap, or to run for leader."""
         if self._running is not None:
             raise PgjqError("this reaper has been started already")
         self._running = _Running(self, self._bus)
         self._running.start()
 
     def stop(self) -> None:
-        """Stop at once: whoever runs for leader may lead now."""
+        """Stop at once and resign, so that another candidate can lead."""
         running, self._running = self._running, None
         if running is not None:
             running.stop()
 
 
 class _Running:
-    """A reaper between its start and its stop."""
+    """A reaper between `start` and `stop`."""
 
     def __init__(self, reaper: Reaper, bus: EventBus) -> None:
         self._id = reaper.reaper_id
@@ -146,19 +146,19 @@ class _Running:
         if self._leadership is not None:
             self._leadership.stop()
         self._loop.stop(timeout=GOODBYE_SECONDS)
-        drive(self._ops.close())  # This ends the wait of a thread for a connection that does not come.
+        drive(self._ops.close())  # Ends the wait of a thread for a connection.
 
     def _step(self) -> float:
         """Sweep if something is due, and return the seconds until the next look."""
         if not self.is_active:
-            # A leader in doubt may be elected again within the same call, and then nothing changes that would wake this
-            # thread. Looking costs no statement.
+            # A leader in doubt may be re-elected in the same call; then no change wakes this thread. Looking costs no
+            # statement.
             self._swept = 0.0
             return LOOK
         due = drive(self._ops.next_deadline())
         if self._is_time_to_sweep(due) and self._sweep():
-            return 0.0  # Perhaps there is more; and before it goes on, this looks again whether it still leads.
-        # Overdue jobs that were not taken are in somebody else's hands at this moment, or younger than stale_age.
+            return 0.0  # There may be more; check leadership again first.
+        # Overdue jobs that were not taken are locked by another transaction, or younger than stale_age.
         return LOOK if due is None or due <= 0 else min(LOOK, due)
 
     def _is_time_to_sweep(self, due: float | None) -> bool:
@@ -168,7 +168,7 @@ class _Running:
         return is_first or is_floor or (due is not None and due <= 0)
 
     def _sweep(self) -> bool:
-        """Take one batch, and say whether there was anything to take."""
+        """Reap one batch; return whether there was any job to reap."""
         self._swept = time.monotonic()
         found = sweep(self._ops, self._policy.stale_age, self._bus.logger)
         if self._bus.wants("stalled"):
@@ -198,11 +198,11 @@ def _policy(visibility_timeout: float | timedelta | None, policy: LeasePolicy | 
 
 
 def _with_or_without(callback: Callable[..., Any]) -> Callable[[Event], Any]:
-    """Call a function that wants no argument without one."""
+    """Wrap a function so that it is called without an argument if it takes none."""
     try:
         inspect.signature(callback).bind(None)
     except TypeError:
         return lambda _event: callback()
-    except ValueError:  # Some callables of C cannot tell.
+    except ValueError:  # Some C callables have no signature.
         return callback
     return callback

@@ -1,9 +1,10 @@
-"""Request and response: enqueue a job, and wait for how it ends.
+"""Request and response: enqueue a job, and wait for its result.
 
-One makes ready to hear before one enqueues, so nothing can happen in between. A job that is there already is joined; a
-result that is there already is the answer. What comes is a hint that the job has ended, and the answer is read then,
-however big. A retry does not end the wait, and neither does a stall: whoever ends the job in the end tells. When the
-time is over the job goes on, and its result can still be read.
+* The waiter registers for the notification before it enqueues, so it cannot miss one in between.
+* An existing job is joined; an existing result is returned.
+* A notification says only that the job has ended; the waiter then reads the result, of any size.
+* Neither a retry nor a stall ends the wait: the process that ends the job notifies.
+* After the time-out the job continues, and its result can still be read.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
-# A storage that works may take this much longer: to enqueue, within a time-out that is shorter than that, or to read
-# the answer that came in the last moment.
+# Extra time for a working storage: to enqueue when the time-out is shorter than that, or to read a result that arrived
+# in the last moment.
 SLACK_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
-    """A job that somebody wants the answer of, and for how long."""
+    """A job whose result a caller waits for, and for how long."""
 
     queue: str
     job: Submission
@@ -53,7 +54,7 @@ class ResultRequest:
 async def request_result(
     ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None]
 ) -> bytes | None:
-    """Return the job's result as bytes; `told` learns how the enqueue went."""
+    """Return the job's result as bytes; `told` is called with the result of the enqueue."""
     until = time.monotonic() + question.timeout
     with bounded(Deadline(question.timeout + SLACK_SECONDS)):
         try:
@@ -107,7 +108,7 @@ def _failure(question: ResultRequest, answer: Answer | None, *, is_ours: bool) -
     message = f"{question} failed: {error.type}: {error.message}" if error else f"{question} failed"
     if answer is None or answer.attempts < answer.max_attempts:
         return JobFailedError(message, error)
-    # Whoever joined a job has a payload of its own, which need not be the job's.
+    # A caller that joined a job has its own payload, which may differ from the job's.
     return MaxRetriesError(message, error, payload=question.payload if is_ours else None, attempts=answer.attempts)
 
 

@@ -1,4 +1,4 @@
-"""When a job that failed runs again."""
+"""Delay before a failed job runs again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def retry_delay(options: JobOptions, retry: int, chance: float) -> float:
-    """Return the seconds before the `retry`-th retry (1, 2, …); `chance` in [0, 1) is the jitter.
+    """Return the seconds before retry number `retry` (1, 2, …); `chance` in [0, 1) is the jitter.
 
-    Without backoff the delay is `retry_delay` each time. With it, the delay doubles up to the 16th retry, half of it by
-    chance, and `retry_delay_max` is the ceiling, or a century; `retry_delay` is then 1 if unset.
+    Without backoff the delay is always `retry_delay`. With it, the delay doubles up to the 16th retry, half of it
+    random, up to `retry_delay_max` or a century; an unset `retry_delay` is then 1.
     """
     if not options.retry_backoff:
         return options.retry_delay or 0.0

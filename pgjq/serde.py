@@ -17,19 +17,19 @@ from pgjq.json_codec import read, writer
 
 
 class Serde(Protocol):
-    """Turns values into bytes and back."""
+    """Converts values to bytes and back."""
 
     def serialize(self, value: Any) -> bytes:
-        """Return the bytes that stand for `value`."""
+        """Return `value` as bytes."""
         ...
 
     def deserialize(self, data: bytes) -> Any:
-        """Return the value that `data` stands for."""
+        """Return the value of `data`."""
         ...
 
 
 class JsonSerde:
-    """Compact UTF-8 JSON; with a type, `JsonSerde(Order)`, what comes back is of that type.
+    """Compact UTF-8 JSON; with a type (`JsonSerde(Order)`), `deserialize` returns that type.
 
     The type may be a dataclass, a pydantic or a msgspec model, or any annotation made of such: `list[Order]`,
     `Order | None`.
@@ -43,7 +43,7 @@ class JsonSerde:
         self._write = self._write_plain if kind is Any else self._write_typed
 
     def serialize(self, value: Any) -> bytes:
-        """Encode; what JSON has no word for is a `TypeError` or `ValueError`."""
+        """Encode; a value that JSON lacks is a `TypeError` or `ValueError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
         return self._write(value).encode()
@@ -55,7 +55,7 @@ class JsonSerde:
 
 
 class MsgpackSerde:
-    """MessagePack, from the extra `pgjq[msgpack]`; with a type, as `JsonSerde` takes it, what comes back is of it."""
+    """MessagePack (extra `pgjq[msgpack]`); with a type, `deserialize` returns that type."""
 
     def __init__(self, kind: Any = Any) -> None:
         try:
@@ -67,24 +67,24 @@ class MsgpackSerde:
         self._unpack: Any = msgpack.unpackb
 
     def serialize(self, value: Any) -> bytes:
-        """Encode; what MessagePack has no word for is a `TypeError`, `ValueError` or `OverflowError`."""
+        """Encode; a value that MessagePack lacks is a `TypeError`, `ValueError` or `OverflowError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
         return self._pack(value, default=plain if self._kind is Any else typed)
 
     def deserialize(self, data: bytes) -> Any:
-        """Decode; keys may be whatever they were."""
+        """Decode; map keys may be of any type."""
         value = self._unpack(data, strict_map_key=False)
         return value if self._kind is Any else shaped(self._kind, value)
 
 
 def serialize_payload(serde: Serde, value: Any, job_id: str) -> bytes:
-    """Serialise a payload; whatever the serde raises becomes a ValidationError that names the job."""
+    """Serialise a payload; an error of the serde becomes a ValidationError with the job's id."""
     return _serialize(serde, value, "payload", job_id)
 
 
 def serialize_result(serde: Serde, value: Any, job_id: str) -> bytes:
-    """Serialise a result; whatever the serde raises becomes a ValidationError that names the job."""
+    """Serialise a result; an error of the serde becomes a ValidationError with the job's id."""
     return _serialize(serde, value, "result", job_id)
 
 

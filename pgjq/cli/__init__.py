@@ -1,7 +1,7 @@
-"""The command line: `pgjq`, one file for each command or group of commands, thin over `pgjq.Client`.
+"""The command line `pgjq`: one file per command or group, thin over `pgjq.Client`.
 
-`root` says how a command ends, `storage` which storage it talks to, `output` where its answer goes, `settings` which
-options jobs and queues have.
+`root` handles errors and exit codes, `storage` opens the storage, `output` writes the results, `settings` declares the
+options of jobs and queues.
 """
 
 from __future__ import annotations

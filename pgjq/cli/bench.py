@@ -1,4 +1,4 @@
-"""`pgjq bench`: how fast a storage is, from here."""
+"""`pgjq bench`: measure a storage from this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Confirmation before data is deleted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pgjq.cli.root import Refusal
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only with a yes: from the option, or from somebody who answers."""
+    """Continue only after a yes, from the option or from the prompt."""
     if not yes and not _ask(question):
         raise Refusal("nothing was changed; --yes goes ahead without asking")
 
@@ -17,7 +17,7 @@ def _ask(question: str) -> bool:
     try:
         return click.confirm(question, err=True)
     except click.Abort as error:
-        click.echo(err=True)  # The answer that did not come would have ended the line.
+        click.echo(err=True)  # The missing reply would have ended the line.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise
         return False

@@ -1,4 +1,4 @@
-"""Which PostgreSQL a command talks to: `--url`, else PGJQ_URL, else the embedded one."""
+"""The PostgreSQL database of a command: `--url`, else PGJQ_URL, else the embedded one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WANTED = "postgresql://…, embedded: or embedded:///directory"
 
 @contextmanager
 def database(url: str | None) -> Generator[str]:
-    """Give the connection string for what a URL names; an embedded server runs for as long as the block lasts."""
+    """Yield the connection string for a URL; an embedded server runs during the block."""
     if url is None:
         click.echo(f"no --url and no PGJQ_URL: the embedded PostgreSQL in {default_directory()}", err=True)
         url = "embedded:"
@@ -33,13 +33,13 @@ def database(url: str | None) -> Generator[str]:
 
 
 def is_postgres(url: str) -> bool:
-    """Tell a URL of PostgreSQL, or libpq's keywords and values, from all others."""
+    """Return whether this is a PostgreSQL URL or a libpq keyword/value string."""
     scheme = url.partition(":")[0].partition("+")[0]
     return scheme in ("postgresql", "postgres", "embedded") or ("=" in url and "://" not in url)
 
 
 def shown(url: str) -> str:
-    """Name a database to people: never with a password."""
+    """Return a database's name for messages, never with a password."""
     if _is_embedded(url):
         return f"the embedded PostgreSQL in {embedded_directory(url) or default_directory()}"
     said = parameters(url)
@@ -51,7 +51,7 @@ def _is_embedded(url: str) -> bool:
 
 
 def _for_postgres(url: str) -> str:
-    """Return what libpq takes: a URL of its own, or a string of keywords and values."""
+    """Return a URL or a keyword/value string that libpq accepts."""
     if is_postgres(url):
         return url
     raise ValidationError(f"{scheme_of(url)!r} is not a PostgreSQL: the URL must be {WANTED}")

@@ -1,4 +1,4 @@
-"""`pgjq enqueue`: one job from the command line, or many from a pipe."""
+"""`pgjq enqueue`: add one job from the command line, or many from a pipe."""
 
 from __future__ import annotations
 

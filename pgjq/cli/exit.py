@@ -1,4 +1,4 @@
-"""Leaving in order: what a command has put somewhere is removed again, whoever tells it to end."""
+"""Clean up when a signal ends a command."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def leaving_in_order() -> Generator[None]:
-    """Clean up when told to end, or when the terminal is closed, as after Ctrl-C.
+    """Clean up on SIGTERM, or when the terminal closes, as after Ctrl-C.
 
-    An exception that a signal raises is lost if it meets a finaliser, and then the command goes on; what was said is
-    remembered, so that it does not end as if nothing had been said.
+    An exception that a signal raises is lost if it hits a finaliser, and the command continues; this remembers the
+    signal, so that the command does not end as if there had been none.
     """
     said: list[int] = []
 

@@ -1,4 +1,4 @@
-"""One job by its queue and id: `pgjq status`, `result`, `cancel`, `retry`, `delete`."""
+"""Commands on one job, by queue and id: `status`, `result`, `cancel`, `retry`, `delete`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _of_a_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Take a job's queue and id, besides the options of every command that has a client."""
+    """Add the arguments QUEUE and ID, and the options of every command with a client."""
     return click.argument("queue")(click.argument("job_id", metavar="ID")(with_client(command)))
 
 
@@ -130,7 +130,7 @@ def _there(client: Client, found: JobStatus | None, queue: str, job_id: str) -> 
 
 
 def _explain(found: JobStatus) -> NoReturn:
-    """Say why a job has no result."""
+    """Raise an error that says why a job has no result."""
     if found.state == "completed":
         raise Refusal(f"job {found.id!r} has completed, but its result's time to live has passed")
     why = f", {shown('error', found.error)}" if found.error is not None else ""

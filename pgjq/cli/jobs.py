@@ -1,4 +1,4 @@
-"""Many jobs, by what they have in common: `pgjq jobs find`, `retry`, `cancel`, `delete`."""
+"""Commands on many jobs, by a filter: `pgjq jobs find`, `retry`, `cancel`, `delete`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS: Final[Columns] = {
     "error": lambda job: job.error,
 }
 DONE: Final = {"retry": "retried", "cancel": "cancelled", "delete": "deleted"}
-# Whom an action takes: running jobs are left alone, and a retry is for those that are over.
+# The states that each command applies to: it never touches running jobs, and only ended jobs can be retried.
 TAKEN: Final = {
     "retry": frozenset(("failed", "cancelled")),
     "cancel": LIVE - {"processing"},
@@ -138,7 +138,7 @@ def _check(wanted: dict[str, Any]) -> None:
 
 
 def _check_queue(client: Client, wanted: dict[str, Any]) -> None:
-    """Refuse the name of a queue that does not exist, where no job was found."""
+    """Refuse a queue name that does not exist, if no job was found."""
     if "queue" in wanted:
         check_queue_exists(client, wanted["queue"])
 
@@ -172,7 +172,7 @@ def _counted(action: str, act: Callable[..., int], output: Output, wanted: dict[
     try:
         with output.progress(DONE[action], total) as meter:
             return act(**wanted, progress=meter)
-    except BaseException:  # The bar is gone by now, and leaves the line to this.
+    except BaseException:  # The bar is gone by now, and the line is free.
         output.note(f"{many(meter.done)} {DONE[action]} so far; the others are as they were")
         raise
 

@@ -1,8 +1,8 @@
-"""What a worker and a reaper say while they run: log lines on stderr, as text or as JSON objects.
+"""Log output of the worker and the reaper on stderr, as text or as JSON objects.
 
-Whoever's module sets logging up keeps it, unless an option of ours says how to log. An error of pgjq's own, such as a
-storage that is away, is one line, and its traceback is for `--debug`. The library logs what becomes of jobs
-(`pgjq.worker.job_log`); this module adds the format.
+A module of the user that configures logging keeps its configuration, unless an option of pgjq asks for another. A pgjq
+error, such as an unavailable storage, is one line; `--debug` adds the traceback. The library logs the outcomes of jobs
+(`pgjq.worker.job_log`); this module formats them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger: Final = logging.getLogger("pgjq")
 
 
 class _Lines(logging.Formatter):
-    """Time, level, what happened, and the rest as name=value."""
+    """Time, level, message, and the extra fields as name=value."""
 
     def __init__(self, *, debug: bool) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Lines(logging.Formatter):
         return f"{line}\n{trace}" if trace else line
 
     def trace(self, record: logging.LogRecord) -> str | None:
-        """Return the traceback, if it is not just that of a storage that is away."""
+        """Return the traceback, except for an unavailable storage."""
         error = record.exc_info[1] if record.exc_info else None
         if error is None or (isinstance(error, PgjqError) and not self._debug):
             return None
@@ -50,7 +50,7 @@ class _Lines(logging.Formatter):
 
 
 class _Objects(_Lines):
-    """One JSON object for each line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat()
@@ -60,7 +60,7 @@ class _Objects(_Lines):
 
 
 def with_log(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--log-level` and `--json`, and a function that starts the log as its first argument."""
+    """Add `--log-level` and `--json`; pass a function that starts the log as first argument."""
 
     @functools.wraps(command)
     @click.pass_context
@@ -74,7 +74,7 @@ def with_log(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def begin_quietly(*, debug: bool) -> None:
-    """Have commands that set no logging up say a warning in one line, unless a user's own logging takes it."""
+    """Print warnings of commands without logging options as one line, unless the user logs them."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines(debug=debug))
 

@@ -1,8 +1,8 @@
-"""What `pgjq bench` measures, on a queue of its own that is removed again.
+"""The measurements of `pgjq bench`, on a queue of its own that is removed afterwards.
 
-Everything happens in one process: a client on the main thread, and a worker with a handler that does nothing. So the
-figures are those of the storage and of pgjq between it and a handler, over the network that lies between, and not of
-what many processes could do together. A time is taken with one clock, from before the call to after what it waited for.
+One process has a client on the main thread, and a worker with a handler that does nothing. So the figures are those of
+the storage, the network, and pgjq between storage and handler, not those of many processes together. Each time is
+measured with one clock, from before the call until after the awaited result.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1000
 SAMPLES: Final = 100
-START_SECONDS: Final = 60.0  # A worker that claims nothing must not keep the command waiting for ever.
-IDLE_SECONDS: Final = 0.005  # Between two samples, so that the worker has gone to sleep.
+START_SECONDS: Final = 60.0  # A worker that claims nothing must not block the command forever.
+IDLE_SECONDS: Final = 0.005  # Between two samples, so that the worker is asleep.
 LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What came of it. Rates are per second, latencies are milliseconds."""
+    """The results. Rates are per second, latencies are milliseconds."""
 
     storage: str
     jobs: int
@@ -49,7 +49,7 @@ class Figures:
 
 
 def measure(client: Client, jobs: int, concurrency: int, show: Show) -> Figures:
-    """Take all measures, and leave nothing behind, also when this is interrupted."""
+    """Take all measurements, and remove the queue, even if interrupted."""
     with _scratch(client, concurrency) as bench:
         enqueue_rate = bench.enqueue_singly(min(SAMPLES * 4, jobs), show)
         many_rate = bench.enqueue_many(jobs, show)
@@ -71,7 +71,7 @@ def measure(client: Client, jobs: int, concurrency: int, show: Show) -> Figures:
 
 
 class _Bench:
-    """A queue of its own, and a worker that notes when each of its jobs begins."""
+    """A queue of its own, and a worker that records when each of its jobs starts."""
 
     def __init__(self, client: Client, queue: Queue) -> None:
         self._client = client
@@ -84,7 +84,7 @@ class _Bench:
         queue.execute(self._handle)
 
     def enqueue_singly(self, count: int, show: Show) -> float:
-        """Enqueue jobs by one call each, and return the rate."""
+        """Enqueue jobs with one call each, and return the rate."""
         begun = time.perf_counter()
         for number in range(count):
             self._client.enqueue(self._queue.name, None, number)
@@ -103,7 +103,7 @@ class _Bench:
         return count / (time.perf_counter() - begun)
 
     def drain(self, show: Show) -> float:
-        """Run all that was enqueued, from the start of the worker to the last result, and return the rate."""
+        """Run all enqueued jobs, and return the rate from the worker's start to the last result."""
         begun = time.perf_counter()
         self._queue.start()
         while self._completed < self._enqueued:
@@ -113,7 +113,7 @@ class _Bench:
         return self._enqueued / (self._ended - begun)
 
     def pick_up(self, show: Show) -> list[float]:
-        """Return the times from the call of enqueue to the start of the handler, of an idle worker."""
+        """Return the times from the call of enqueue to the start of the handler of an idle worker."""
         return [self._sample("pickup", number, self._wait_for_start, show) for number in range(SAMPLES)]
 
     def ask(self, show: Show) -> list[float]:
@@ -149,7 +149,7 @@ class _Bench:
 
 @contextmanager
 def _scratch(client: Client, concurrency: int) -> Generator[_Bench]:
-    """Have a queue that nobody else knows, and remove it with its jobs."""
+    """Yield a bench on a queue with a unique name; remove the queue and its jobs afterwards."""
     queue = Queue(f"bench-{uuid4().hex[:8]}", storage=client.storage, concurrency=concurrency)
     try:
         yield _Bench(client, queue)

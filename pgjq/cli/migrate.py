@@ -1,4 +1,4 @@
-"""`pgjq migrate`: the schema of a database, up, down, looked at, or as SQL to read."""
+"""`pgjq migrate`: upgrade, downgrade or show a database's schema, or print its SQL."""
 
 from __future__ import annotations
 

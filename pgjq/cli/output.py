@@ -1,7 +1,7 @@
-"""Where a command's answer goes: text for people, or with `--json` one JSON document for programs.
+"""Output of a command: text for people, or with `--json` one JSON document for programs.
 
-An answer is a sentence, a record or a table. In a terminal tables are drawn by rich, within its width; elsewhere they
-are plain columns, however wide, without a box or a colour. Progress is shown on stderr, and only in a terminal.
+A result is a sentence, a record or a table. In a terminal, rich draws tables within its width; elsewhere they are plain
+columns of any width, without boxes or colours. Progress is shown on stderr, and only in a terminal.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ COLOURS: Final = {
     "cancelled": "dim",
 }
 FOLDED: Final = frozenset(("id", "error", "means", "name", "queue", "queues", "singleton_key", "dead_letter"))
-LEAST: Final = 12  # A folded column is no narrower; a table that still does not fit is wrapped by the terminal.
+LEAST: Final = 12  # The narrowest folded column; the terminal wraps a table that still does not fit.
 GAP: Final = 2
-WIDE: Final = 100_000  # Nothing is cut in a file or a pipe.
+WIDE: Final = 100_000  # Files and pipes get uncut lines.
 
 
 class Meter:
-    """How much is done: call it with the number so far."""
+    """A progress meter: call it with the number done so far."""
 
     def __init__(self, show: Callable[[int], None] = lambda _: None) -> None:
         self.done = 0
@@ -55,18 +55,18 @@ class Meter:
 
 
 class Output:
-    """The answer of one command."""
+    """The result of one command."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._console = Console(highlight=False)
 
     def say(self, sentence: str, **data: Any) -> None:
-        """Answer with a sentence; `data` is the same for programs."""
+        """Write a sentence; `data` is the same result for programs."""
         click.echo(document(data) if self.as_json else printable(sentence))
 
     def record(self, value: Any) -> None:
-        """Answer with one thing and all that is known of it."""
+        """Write one object with all its fields."""
         if self.as_json:
             click.echo(document(asdict(value)))
             return
@@ -82,26 +82,26 @@ class Output:
         self._draw(table)
 
     def rows(self, values: Iterable[Any], columns: Columns) -> None:
-        """Answer with several things; a document is written while they come."""
+        """Write several objects; a JSON document is written as they arrive."""
         if self.as_json:
             self._array(values)
         else:
             self._table(list(values), columns)
 
     def note(self, sentence: str) -> None:
-        """Say something beside the answer."""
+        """Write a message to stderr, beside the result."""
         click.echo(printable(sentence), err=True)
 
     @contextmanager
     def progress(self, doing: str, total: int | None = None) -> Generator[Meter]:
-        """Show how far something has come."""
+        """Show the progress of one step."""
         with self._bar() as bar:
             task = bar.add_task(doing, total=total)
             yield Meter(lambda done: bar.update(task, completed=done))
 
     @contextmanager
     def stages(self) -> Generator[Callable[[str, int, int], None]]:
-        """Show how far each of several steps has come; it is told by name, number and total."""
+        """Show the progress of several steps; call the result with name, number and total."""
         steps: dict[str, TaskID] = {}
         with self._bar() as bar:
 
@@ -121,7 +121,7 @@ class Output:
         return self.as_json or not console.is_terminal
 
     def _array(self, values: Iterable[Any]) -> None:
-        """Write one document with one thing on each line. If it is cut off, no parser takes it for the whole."""
+        """Write one JSON array, an object per line; no parser accepts it if it is cut off."""
         before, end = "[", "[]"
         for value in values:
             click.echo(f"{before}\n{document(value)}", nl=False)
@@ -149,7 +149,7 @@ class Output:
 
 
 def _add_column(table: Table, name: str, values: list[Any]) -> None:
-    """Add a column that is as wide as it must be, and no narrower: rich would cut others to make room for one."""
+    """Add a column as wide as it must be: rich would cut other columns to make room for one."""
     longest = max(cell_len(text) for text in (name, *(shown(name, value) for value in values)))
     folds = name in FOLDED
     least = min(longest, LEAST) if folds else longest

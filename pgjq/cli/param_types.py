@@ -1,4 +1,4 @@
-"""What options are written as: durations, points in time, JSON."""
+"""Click parameter types: durations, points in time, JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LENGTHS: Final = {"": 1.0, **dict(UNITS)}
 
 
 class Kind(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  (click 8.1 takes none)
-    """A kind of option, by the function that reads it; its ValueError says what is wrong."""
+    """A parameter type made from a parser; the parser's ValueError is the error message."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -33,14 +33,14 @@ class Kind(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  (cli
 
 
 class Parsed:
-    """A value that was read from an argument: any JSON, also null."""
+    """A value parsed from an argument: any JSON, also null."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def read_json(text: str) -> Any:
-    """Read JSON; a ValueError says what is wrong with it, and where."""
+    """Read JSON; the ValueError has the cause and the position."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -71,7 +71,7 @@ def _moment(text: str) -> datetime:
 
 
 def _json(text: str) -> Any:
-    """Leave `-` for whoever reads standard input."""
+    """Parse JSON, but leave `-` for the command, which reads standard input."""
     try:
         return text if text == "-" else Parsed(read_json(text))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`pgjq pipeline`: from the history of jobs to tables, advice and a report, by Spark."""
+"""`pgjq pipeline`: turn the history of jobs into tables, advice and a report, with Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pgjq.spark.pipeline.run import Summary
 
 _UNITS: Final = {"d": "days", "h": "hours", "w": "weeks"}
-# For a server that is thrown away: nothing of it needs to survive a power cut.
+# For a temporary server: its data need not survive a power failure.
 _THROWAWAY: Final = {"fsync": "off", "synchronous_commit": "off", "max_wal_size": "4GB", "shared_buffers": "256MB"}
 _LAKE: Final = click.option("--lake", required=True, metavar="DIR", help="The directory that the tables are in.")
 _MASTER: Final = click.option("--master", help="Spark's master; local[*], all cores of this machine, if nobody says.")
@@ -69,7 +69,7 @@ def run(url: str | None, schema: str, lake: str, since: str | None, master: str 
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.lake import Lake
-    Lake.check(lake)  # Before a server or Java is started for it.
+    Lake.check(lake)  # Before a server or Java is started.
     with database(url) as conninfo:
         summary = _run(Console(stderr=True), Source(conninfo, schema, begins), lake, master)
     _print(summary, as_json=as_json)
@@ -117,7 +117,7 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
         from pgjq.spark.pipeline.history import History, make_history
         from pgjq.spark.requirements import check_java
     _check_out(Path(out))
-    check_java()  # Before a minute is spent on a history that nobody could look at.
+    check_java()  # Before a minute is spent on a history that Spark could not read.
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     with throwaway_directory("pgjq-pipeline-") as home:
         with EmbeddedServer.start(Path(home, "postgres"), settings=_THROWAWAY) as server:
@@ -133,7 +133,7 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
 
 
 def read_since(text: str, now: datetime) -> datetime:
-    """Read a point in time: ISO 8601, UTC if it does not say, or so long before now."""
+    """Read a point in time: ISO 8601, by default in UTC, or a duration before now."""
     number, unit = text[:-1], text[-1:]
     try:
         if unit in _UNITS and number.isdecimal():
@@ -148,7 +148,7 @@ def read_since(text: str, now: datetime) -> datetime:
 
 
 class Steps:
-    """The steps of a run: in a terminal a line that moves, and a line for each step that is done; else nothing."""
+    """The steps of a run: in a terminal a live line and a line per finished step; else nothing."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -161,13 +161,13 @@ class Steps:
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task: Any = None
         self._step = ""
-        self._told = ""
+        self._detail = ""
         self._rows = 0
         self._begun = 0.0
 
     def begin(self, step: str) -> None:
         self._finish()
-        self._step, self._told, self._rows, self._begun = step, "", 0, time.monotonic()
+        self._step, self._detail, self._rows, self._begun = step, "", 0, time.monotonic()
         self._task = self._progress.add_task(step, total=None)
 
     def count(self, rows: int) -> None:
@@ -175,8 +175,8 @@ class Steps:
         self.tell(f"{self._rows:,} endings")
 
     def tell(self, what: str) -> None:
-        """Show how far a step is."""
-        self._told = what
+        """Show the progress of a step."""
+        self._detail = what
         if self._task is not None:
             self._progress.update(self._task, description=f"{self._step}: {what}")
 
@@ -186,7 +186,7 @@ class Steps:
             self._task = None
             if self._console.is_terminal:
                 took = f"{time.monotonic() - self._begun:6.1f} s"
-                self._console.print(f"[green]✓[/] {self._step:<10} {took}  {self._told}", highlight=False)
+                self._console.print(f"[green]✓[/] {self._step:<10} {took}  {self._detail}", highlight=False)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -246,7 +246,7 @@ def _print(summary: Summary, *, as_json: bool, **more: str) -> None:
 
 
 def _show_rows(console: Console, error: QualityError) -> None:
-    """Show the rows in question, before the message says what they are."""
+    """Show the violating rows, before the error message explains them."""
     table = Table(title=f"{len(error.rows)} of {error.count} rows", title_justify="left")
     for name in error.rows[0]:
         table.add_column(name, overflow="fold")
@@ -257,7 +257,7 @@ def _show_rows(console: Console, error: QualityError) -> None:
 
 @contextmanager
 def _spark_extra() -> Generator[None]:
-    """Import what the extra brings; without it, say how to get it."""
+    """Turn a missing dependency of the extra into an error with the install command."""
     from pgjq.errors import MissingExtraError
 
     try:

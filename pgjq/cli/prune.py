@@ -1,4 +1,4 @@
-"""pgjq prune: remove what is too old to keep, now."""
+"""`pgjq prune`: remove expired jobs and records now."""
 
 from __future__ import annotations
 

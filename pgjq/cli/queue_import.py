@@ -1,8 +1,8 @@
-"""From `MODULE:QUEUE` to the queues that it names.
+"""Import the queues that `MODULE:QUEUE` names.
 
-`shop.tasks:mail` is the object `mail` in the module `shop.tasks`, `shop.tasks:app.mail` its attribute's attribute, and
-`shop.tasks` alone every queue with a handler that the module holds. The object is a `Queue`, an `AsyncQueue`, or a list
-of such. Modules are found as Python finds them, and in the current directory first.
+`shop.tasks:mail` is the object `mail` in the module `shop.tasks`, `shop.tasks:app.mail` an attribute of its attribute,
+and `shop.tasks` alone is every queue with a handler in the module. The object is a `Queue`, an `AsyncQueue`, or a list
+of these. The current directory comes first on the import path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pgjq.queue import AsyncQueue, Queue
 
-# Beginnings of the file names of the import system and of pgjq.
+# Prefixes of file names of the import system and of pgjq.
 _NOT_THEIRS: Final = ("<frozen", f"{Path(__file__).parents[1]}{os.sep}")
 
 
@@ -66,7 +66,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> Refusal:
-    """Say where a module failed to be imported: the last line that ran outside of pgjq and of the import system."""
+    """Name the line where an import failed: the last outside of pgjq and the import system."""
     where, trace = "", error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

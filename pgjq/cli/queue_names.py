@@ -1,8 +1,8 @@
-"""Queue names as people type them: a name that no queue has is an error, with names that are close to it.
+"""Check queue names that users type, and suggest similar names.
 
-A queue exists once it was created or a job was enqueued into it; one that a live worker serves counts as well. Whether
-a name exists is asked only when an answer is empty, so commands that find something make no further statement. A login
-that may not list queues, such as a producer's, is not told.
+A queue exists once it was created or a job was enqueued into it; a queue that a live worker serves counts as well. The
+check runs only for an empty result, so that commands that find something make no further statement. It is skipped for a
+login that may not list queues, such as a producer's.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def queue_names(client: Client) -> list[str]:
-    """List the queues that exist."""
+    """List the existing queues."""
     ops = client.storage.operations("sync")
     served = (queue for worker in drive(ops.workers()) if worker.alive for queue in worker.queues)
     return sorted({*drive(ops.queue_names()), *served})
 
 
 def check_queue_exists(client: Client, name: str) -> None:
-    """Refuse a name that no queue has; say nothing if this login may not know."""
+    """Refuse a name that no queue has; do nothing if this login may not list queues."""
     names = _names_if_allowed(client)
     if names is not None and name not in names:
         raise Refusal(f"there is no queue {name!r}{_hint(name, names)}")
@@ -38,7 +38,7 @@ def check_queue_exists(client: Client, name: str) -> None:
 
 @contextmanager
 def existing_queue(client: Client, name: str) -> Generator[None]:
-    """Explain a queue that is not there with names that are close to it."""
+    """Add similar names to the error about a missing queue."""
     try:
         yield
     except QueueNotFoundError:
@@ -48,7 +48,7 @@ def existing_queue(client: Client, name: str) -> Generator[None]:
 
 @contextmanager
 def noting_a_new_queue(client: Client, output: Output, name: str) -> Generator[None]:
-    """Say on stderr when what happens inside created a queue: its name may have been misspelled."""
+    """Report on stderr if the block created a queue: its name may have been misspelled."""
     before = _names_if_allowed(client)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Queues as a whole: `pgjq queues list`, `show`, `create`, `update`, `pause`, `resume`, `delete`, `stats` and more."""
+"""Commands on queues: `pgjq queues list`, `show`, `create`, `update`, `pause` and more."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def delete(client: Client, output: Output, *, name: str, yes: bool) -> None:
     """  # noqa: D301
     with existing_queue(client, name):
         if not yes:
-            client.get_queue(name)  # A queue that is not there needs no confirmation.
+            client.get_queue(name)  # A missing queue needs no confirmation.
             stats = client.get_queue_stats(name)
             confirm(f"Delete queue {name} and its {many(stats.total)}, {stats.processing:,} of them running?", yes=yes)
         client.delete_queue(name)

@@ -1,4 +1,4 @@
-"""`pgjq reaper`: take stalled jobs back, alone or as one of several with a leader."""
+"""`pgjq reaper`: reap stalled jobs, alone or as one of several with a leader."""
 
 from __future__ import annotations
 

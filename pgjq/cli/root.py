@@ -1,6 +1,6 @@
-"""How a command ends: its exit code, and an error as one line on stderr that says what to do.
+"""Exit codes and error messages: every error is one line on stderr that says what to do.
 
-Everything ends here, pgjq's errors and click's alike. Standard output carries answers and nothing else.
+All errors of pgjq and click are handled here. Standard output has results only.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # Click 8.1 sho
 
 
 class Refusal(click.ClickException):
-    """The answer is no, and the text says why."""
+    """The command failed or its result is negative; the text says why."""
 
     exit_code = NO
 
 
 class Misuse(Refusal):
-    """What was written cannot be used, and the text says why."""
+    """The command line is invalid; the text says why."""
 
     exit_code = USAGE
 
@@ -81,7 +81,7 @@ class Commands(click.Group):
 
 
 def _refusal(error: PgjqError) -> Refusal:
-    """Say what to look at where an error's own message cannot know."""
+    """Add what to check where the error's own message cannot know it."""
     hint = " (look at --url or PGJQ_URL)" if isinstance(error, StorageUnavailableError) else ""
     return (Misuse if isinstance(error, ValidationError) else Refusal)(f"{error}{hint}")
 

@@ -1,4 +1,4 @@
-"""Running something until it is told to stop: SIGTERM and Ctrl-C end it in order, a second one ends it now."""
+"""Run until a signal: SIGTERM and Ctrl-C stop gracefully, a second one exits at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_storage(storage: Storage) -> None:
-    """Reach the storage once, so that a wrong address or a missing schema is an error now and not a log line for ever.
+    """Connect once, so that a wrong address or missing schema is an error, not endless log lines.
 
-    The question is one that every worker and reaper asks anyway, so a login that may be no more than that can ask it.
-    The connection is closed again: what has been forked must not inherit one.
+    The statement is one that every worker and reaper makes, so a login with only their privileges can make it. The
+    connection is closed again: forked processes must not inherit it.
     """
     ops = storage.dedicated()
     try:
@@ -27,7 +27,7 @@ def check_storage(storage: Storage) -> None:
 
 
 def run(runnable: Runnable, started: str, stopping: str) -> None:
-    """Run until SIGTERM or SIGINT, and say so at both ends."""
+    """Run until SIGTERM or SIGINT, with a message at the start and at the stop."""
     asked = StopRequest()
     with runnable:
         logger.info("%s", started)

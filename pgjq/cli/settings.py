@@ -1,7 +1,7 @@
-"""What may be set on a job and on a queue, and what jobs are found by, as options: one table, named as in Python.
+"""Options of jobs, of queues and of job filters as one table each, named as in Python.
 
-`--retry-delay 5m` is `retry_delay=300.0`. What is not given is not set, and pgjq's own checks say what is wrong with a
-value; here are only the words for it.
+`--retry-delay 5m` is `retry_delay=300.0`. Options not given are not set. pgjq's own checks validate the values; this
+module has only names and help texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option: its name in Python, how it is written, what it means."""
+    """One option: its Python name, its type and its help text."""
 
     name: str
     kind: Any
@@ -30,7 +30,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The name on the command line."""
         dashed = self.name.replace("_", "-")
         return f"--{dashed}/--no-{dashed}" if self.kind is bool else f"--{dashed}"
 
@@ -78,7 +78,7 @@ FILTER: Final = (
 
 
 def with_settings(table: Sequence[Setting]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a table, and what was given of them as `settings`."""
+    """Add the options of a table to a command, and pass the given ones as `settings`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -1,4 +1,4 @@
-"""Which storage a command talks to: `--url`, else PGJQ_URL, else the embedded PostgreSQL, which is said on stderr."""
+"""The storage of a command: `--url`, else PGJQ_URL, else embedded, reported on stderr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA: Final = "pgjq"
 
 
 class _Readable(JsonSerde):
-    """Results as JSON; what another serde wrote stays bytes, which are shown as base64."""
+    """Results as JSON; results of other serdes stay bytes, shown as base64."""
 
     def deserialize(self, data: bytes) -> Any:
         try:
@@ -37,7 +37,7 @@ class _Readable(JsonSerde):
 
 @contextmanager
 def open_named(url: str | None, schema: str) -> Generator[Storage]:
-    """Open the storage that a URL or a connection string names, and close it in the end."""
+    """Open the storage that a URL or a connection string names, and close it afterwards."""
     if url is not None and not is_postgres(url):
         with closing(_open_other(url, schema)) as storage:
             yield storage
@@ -50,12 +50,12 @@ def open_named(url: str | None, schema: str) -> Generator[Storage]:
 
 
 def kind_of(storage: Storage) -> str:
-    """Name a storage's kind to people."""
+    """Return a storage's kind for messages."""
     return type(storage).__name__.lstrip("_")
 
 
 def with_storage(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--url` and `--schema`, and the storage that they name as its first argument."""
+    """Add `--url` and `--schema` to a command, and pass the storage as first argument."""
 
     @functools.wraps(command)
     def opening(*args: Any, url: str | None, schema: str, **options: Any) -> None:
@@ -66,7 +66,7 @@ def with_storage(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_output(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--json`, and the output that it asks for as its first argument."""
+    """Add `--json` to a command, and pass the output as first argument."""
 
     @functools.wraps(command)
     def answering(*args: Any, as_json: bool, **options: Any) -> None:
@@ -76,7 +76,7 @@ def with_output(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all of these options, and a client and an output as its first two arguments."""
+    """Add all of these options to a command, and pass a client and an output first."""
 
     @functools.wraps(command)
     def calling(output: Output, storage: Storage, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""How values are written for people: nothing that a job's id or error holds can move a terminal's cursor."""
+"""Format values for people; control characters in them cannot move a terminal's cursor."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NOTHING: Final = "-"
 
 
 def printable(text: str) -> str:
-    """Write what cannot be seen as an escape, line feeds among it."""
+    """Escape invisible characters, including line feeds."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def several_lines(text: str) -> str:
-    """Do the same with each line of a text, such as a traceback."""
+    """Escape each line of a text, such as a traceback."""
     return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
 
@@ -41,22 +41,22 @@ def one_line(text: str) -> str:
 
 
 def many(count: int, what: str = "job") -> str:
-    """Write how many there are of something."""
+    """Return a count with its noun."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def document(value: Any) -> str:
-    """Write a value as JSON for programs: ASCII, so that no locale and no terminal can spoil it."""
+    """Return a value as JSON for programs: ASCII, so that no locale or terminal can corrupt it."""
     return json.dumps(value, default=plain)
 
 
 def readable(value: Any) -> str:
-    """Write a value as JSON for people: letters as they are."""
+    """Return a value as JSON for people: letters unescaped."""
     return printable(json.dumps(value, default=plain, ensure_ascii=False))
 
 
 def shown(name: str, value: Any) -> str:
-    """Write the value of a field for people: by its name, where that says more than its type."""
+    """Return the value of a field for people: by its name, where that says more than its type."""
     if value is None or value == ():
         return NOTHING
     if name in _SPECIAL:
@@ -68,7 +68,7 @@ def shown(name: str, value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as the options read them: 15m, 7d, 2.5s."""
+    """Return seconds in the format of the options: 15m, 7d, 2.5s."""
     for unit, length in UNITS:
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g}{unit}"

@@ -1,4 +1,4 @@
-"""`pgjq worker`: run the handlers of queues that a module makes."""
+"""`pgjq worker`: run the handlers of the queues in a module."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _crew(
 
 
 def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
-    """Return the policy that the queues agree on: a worker claims for all of them at once."""
+    """Return the policy that the queues share: a worker claims for all of them at once."""
     first, *others = queues
     for queue in others:
         if queue.lease_policy != first.lease_policy:

@@ -1,4 +1,4 @@
-"""`pgjq workers`: which workers there are."""
+"""`pgjq workers`: list the workers."""
 
 from __future__ import annotations
 

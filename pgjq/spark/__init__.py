@@ -1,4 +1,4 @@
-"""pgjq and Spark: a data source to read and write jobs with, and Spark as a worker. See `docs/spark.md`."""
+"""pgjq for Spark: a data source that reads and writes jobs, and a worker (`docs/spark.md`)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ __all__ = [
 
 
 def register(spark: SparkSession) -> None:
-    """Make `pgjq` known to a session as a format. Where this package is installed, Spark finds it by itself as well."""
+    """Register the format `pgjq` in a session. Where pgjq is installed, Spark also finds it itself."""
     spark.dataSource.register(PgjqDataSource)
 
 
 def written(write_id: str, *, url: str | None = None, schema: str = "pgjq", batch: int = 0) -> Written | None:
-    """Tell what came of a write: how many jobs it added, and how many were there already. None: it was not made.
+    """Return how many jobs a write added and how many existed before; None: it was not made.
 
     `write_id` is the `writeId` of a write, or the `queryId` of a stream together with the number of a batch.
     """

@@ -1,4 +1,4 @@
-"""Rows from PostgreSQL as Arrow batches, a batch at a time, in the schema that Spark expects."""
+"""Read rows from PostgreSQL as Arrow batches, in the schema that Spark expects."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SESSION: Final = "streaming_session"
 
 
 def read_batches(conninfo: str, statement: str, schema: StructType, names: str | None = None) -> Iterator[Any]:
-    """Run a statement and yield its rows; no more of them are in memory than make a batch.
+    """Run a statement and yield its rows; at most one batch of them is in memory.
 
-    Where `names` is given, the statement answers with the numbers of queues, workers and states in the place of their
-    names, which that other statement lists.
+    With `names`, the statement returns numbers of queues, workers and states instead of their names; the statement
+    `names` lists the names.
     """
     target = arrow_schema(schema)
     try:
@@ -33,25 +33,25 @@ def read_batches(conninfo: str, statement: str, schema: StructType, names: str |
             with run(connection, statement) as batches:
                 for batch in batches:
                     yield shape(batch, target, named)
-    except (adbc.OperationalError, OSError) as error:  # The second is Arrow's word for what goes wrong later on.
+    except (adbc.OperationalError, OSError) as error:  # Arrow raises the second for later failures.
         raise StorageUnavailableError(str(error)) from error
     except adbc.Error as error:
         raise StorageError(str(error)) from error
 
 
 def _read_names(connection: Any, names: str) -> dict[str, Any]:
-    """Make tables of numbers and names, of each column that has numbers in the place of names."""
+    """Return tables of numbers and names for the columns with numbers instead of names."""
     rows = read(connection, names)
     return {column.as_py(): (numbers.values, known.values) for column, numbers, known in rows}
 
 
 def arrow_schema(schema: StructType) -> Any:
-    """Return the Arrow schema that Spark wants for one of its own."""
+    """Return the Arrow schema that Spark expects for one of its schemas."""
     return spark_types.to_arrow_schema(schema, timezone="UTC")
 
 
 def shape(batch: Any, target: Any, named: Mapping[str, Any]) -> Any:
-    """Give a batch the columns and types that were asked for."""
+    """Convert a batch to the requested columns and types."""
     if not len(target):
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -68,9 +68,9 @@ def _column(field: Any, column: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _text(column: Any) -> Any:
-    """Read bytes as text. What is no text, because a serde other than JSON wrote it, is written as SQL writes bytes."""
+    """Read bytes as text; bytes of serdes other than JSON become SQL's notation for bytes."""
     try:
-        return column.cast(pa.string())  # Which checks that all of it is UTF-8.
+        return column.cast(pa.string())  # This checks that all of it is UTF-8.
     except pa.ArrowInvalid:
         return pa.array([None if value is None else _written(value) for value in column.to_pylist()], pa.string())
 

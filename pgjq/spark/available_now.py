@@ -1,4 +1,4 @@
-"""Run a stream until everything that is there has been read."""
+"""Run a stream until it has read all available data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STARTS: Final = 5
-# Spark gives the Python process that reads a stream ten seconds to start, which no setting changes. On a busy machine
-# that is sometimes too short. Nothing has been read by then, so the query can be started again.
+# Spark gives the Python process that reads a stream ten seconds to start, and no setting changes that. On a busy
+# machine that is sometimes too short. Nothing has been read by then, so the query can be started again.
 TOO_SLOW: Final = "Python worker failed to connect back"
 _log = logging.getLogger("pgjq.spark")
 
 
 def run_available(start: Callable[[], StreamingQuery]) -> None:
-    """Start a query with the trigger `availableNow` and wait for its end; start it again where Spark was impatient."""
+    """Run an `availableNow` query to its end; start it again if Spark's start-up timed out."""
     for starts in range(1, STARTS + 1):
         try:
             start().awaitTermination()

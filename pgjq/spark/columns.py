@@ -1,4 +1,4 @@
-"""The columns of each view, and which of them somebody wants."""
+"""The columns of each view, and checks of the columns that a query asks for."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _JOBS: Final[dict[str, DataType]] = {
     "result": StringType(),
     "error": StringType(),
 }
-# There for those who name them: the order of enqueueing, by which an ending can be told from another of the same id,
-# and the workers that the job stalled on.
+# Only by name: the order of enqueueing, which distinguishes endings of the same id, and the workers that the job
+# stalled on.
 _ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType(), "stalled_on": ArrayType(StringType())}
 
 _QUEUES: Final[dict[str, DataType]] = {
@@ -71,19 +71,19 @@ _QUEUES: Final[dict[str, DataType]] = {
     "total": LongType(),
     "oldest_ready_age": DoubleType(),
 }
-# Bytes in the database and text in Spark.
+# Bytes in the database, text in Spark.
 TEXTS: Final = frozenset({"payload", "result"})
 
 
 def check_view(name: str) -> View:
-    """Return the view if there is one of that name."""
+    """Return the view if it exists."""
     if name not in get_args(View):
         raise ValidationError(f"view must be one of {', '.join(get_args(View))}, not {name!r}")
     return cast("View", name)
 
 
 def schema_of(view: View, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of a view, or of some of its columns in the order in which they were named."""
+    """Return the schema of a view, or of some of its columns in the given order."""
     known = _known(view)
     names = [*(_QUEUES if view == "queues" else _JOBS)] if columns is None else columns
     for name in names:
@@ -93,7 +93,7 @@ def schema_of(view: View, columns: Sequence[str] | None = None) -> StructType:
 
 
 def check_schema(view: View, schema: StructType) -> StructType:
-    """Return a schema that a reader named itself, if its columns are the view's and have the view's types."""
+    """Return a reader's own schema, if its columns and types are the view's."""
     ours = schema_of(view, schema.fieldNames())
     for field, known in zip(schema.fields, ours.fields, strict=True):
         if field.dataType != known.dataType:

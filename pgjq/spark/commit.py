@@ -1,9 +1,9 @@
-"""The commit of a write: jobs of all that is on its stages, all or none, and once.
+"""Commit of a write: create the jobs of all its stages, all or none, exactly once.
 
-A large write goes over two connections at once, because each keeps but one processor of the server busy: one adds most
-of the bodies, the other everything else. If an id turns out to be taken, or there is no second connection to be had,
-nothing has happened, and it is made over one.
-Why it is all or none nevertheless is said in `sql/functions/0001_stage.sql`.
+A large write uses two connections at once, because each keeps only one processor of the server busy: one adds most of
+the bodies, the other everything else. If an id is taken, or there is no second connection, nothing has been written
+yet, and the commit uses one connection.
+`sql/functions/0001_stage.sql` explains why it is still all or none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pgjq.spark.options import Options
     from pgjq.storage.postgres.oneshot import OneShotConnection
 
-LARGE: Final = 20_000  # Jobs; below, a second connection is not worth its while.
-_REFUSING: Final = (1, 3, 4)  # Policies that may refuse a job, and that look at each of them.
+LARGE: Final = 20_000  # Jobs; below, a second connection gains too little.
+_REFUSING: Final = (1, 3, 4)  # Policies that may refuse a job, and that check each of them.
 
 
 @dataclass(frozen=True)
 class Write:
-    """What is to be made, and under which name."""
+    """A write and its id."""
 
     queue: str
     stages: Sequence[str]
@@ -37,23 +37,23 @@ class Write:
 
 
 class _TakenError(StorageError):
-    """A write cannot be made over two connections, which wait for nobody."""
+    """The write cannot use two connections, which do not wait for locks."""
 
 
 def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
-    """Return how many jobs were added, how many were there already, and whether all that had happened before."""
+    """Return how many jobs were added, how many existed, and whether the write was made before."""
     if write.expected >= LARGE:
         try:
             return _make_jobs(options, write, large=True)
         except (_TakenError, StorageUnavailableError):
-            pass  # Nothing has happened; or it has, and the ledger knows.
+            pass  # Nothing was written; or it was, and the ledger has it.
     return _make_jobs(options, write, large=False)
 
 
 def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int, bool]:
     params = asdict(write)
     with oneshot_connection(options.conninfo, options.schema) as here:
-        if large:  # So that both connections know the queue: else bodies might be left in one that never came to be.
+        if large:  # Both connections must see the queue: else bodies might be left in one that was never created.
             here.fetch("reserve", params | {"count": 0, "copying": True})
         here.fetch("remove_leftovers", params)
         with here.transaction():
@@ -74,7 +74,7 @@ def _enqueue(here: OneShotConnection, params: dict[str, Any], *, apart: bool) ->
 
 
 def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, Any]) -> dict[str, int]:
-    """Have most of the bodies added, and committed, by another connection, while this one does the rest."""
+    """Add and commit most of the bodies over another connection, while this one does the rest."""
 
     def stop(bodies: Future[int]) -> None:
         if bodies.exception():
@@ -91,7 +91,7 @@ def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, 
             answer = _enqueue(here, params, apart=True)
             rest = _add_bodies(here, params, the_rest=True)
         finally:
-            added = bodies.result()  # If both failed, this one was the reason.
+            added = bodies.result()  # If both failed, this one was the cause.
         if added + rest != answer["jobs"]:
             raise StorageError(f"{answer['jobs']} jobs have {added + rest} bodies; nothing was enqueued")
     return answer

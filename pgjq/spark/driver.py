@@ -1,4 +1,4 @@
-"""ADBC below its DB-API, which imports pandas, and asks the server for all its types with every connection."""
+"""ADBC without its DB-API, which imports pandas and reads all types with every connection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 
 @contextmanager
 def connect(conninfo: str) -> Generator[Any]:
-    """Have a connection; what it does is committed statement by statement, unless it is told otherwise."""
+    """Open a connection; by default every statement commits."""
     with adbc.AdbcConnection(_open(conninfo)) as connection:
         yield connection
 
 
 @cache
 def _open(conninfo: str) -> Any:
-    """Return what connections are made of. It has asked the server for all its types, and need not for every task."""
+    """Return the database object. It has read all of the server's types, once for all tasks."""
     return adbc_postgresql.connect(conninfo)
 
 
 @contextmanager
 def run(connection: Any, query: str) -> Generator[Any]:
-    """Run a statement and lend its batches."""
+    """Run a statement and yield its batches."""
     with adbc.AdbcStatement(connection) as statement:
         statement.set_options(**{adbc_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)})
         statement.set_sql_query(query)
@@ -39,7 +39,7 @@ def run(connection: Any, query: str) -> Generator[Any]:
 
 
 def read(connection: Any, query: str) -> list[Any]:
-    """Run a statement and return its rows, which are few."""
+    """Run a statement and return its rows; for few rows."""
     with run(connection, query) as batches:
         return [row for batch in batches for row in zip(*batch.columns, strict=True)]
 

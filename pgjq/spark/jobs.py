@@ -1,7 +1,7 @@
-"""Jobs as rows of a data frame, checked and made ready for a stage, a batch at a time.
+"""Convert rows of a data frame to rows of a stage, checked, a batch at a time.
 
-`id` and `payload` must be there. A payload that is text is taken as the JSON that it is, and PostgreSQL looks whether
-it is; a struct, a map or a list is written as JSON here, as `JsonSerde` would. The rest may be left out, or null.
+`id` and `payload` are required. A text payload is JSON, which PostgreSQL checks; a struct, a map or a list is written
+as JSON here, as `JsonSerde` would. The other columns may be missing, or null.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pgjq.spark.lazy_imports import pa, pc
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# PostgreSQL's rows end at 1 GB, and a payload is copied a few times on its way.
+# A row of PostgreSQL is at most 1 GB, and a payload is copied a few times on its way.
 PAYLOAD_BYTES: Final = 256 * 1024 * 1024
 
 _KINDS: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -49,7 +49,7 @@ _SPOKEN: Final = {
 
 
 def check_frame(schema: StructType) -> None:
-    """Refuse a data frame that no jobs can be made of."""
+    """Refuse a data frame whose columns cannot make jobs."""
     for name in ("id", "payload"):
         if name not in schema.fieldNames():
             raise ValidationError(f"column {name!r} is missing: {_SPOKEN[name]}")
@@ -62,7 +62,7 @@ def check_frame(schema: StructType) -> None:
 
 
 def staged(batches: Iterator[Any], limit: int = PAYLOAD_BYTES) -> Iterator[Any]:
-    """Turn batches of a data frame into batches of a stage; what cannot be a job is a ValidationError that names it."""
+    """Convert batches of a data frame for a stage; a ValidationError names an invalid job."""
     schema = pa.schema(
         [
             ("id", pa.string()),
@@ -126,7 +126,7 @@ def _payloads(column: Any, ids: Any, limit: int) -> Any:
 
 
 def _written(column: Any, ids: Any) -> list[str]:
-    """Write values as JSON."""
+    """Return values as JSON."""
     serde = JsonSerde()
     return [
         serialize_payload(serde, _value(value, job), job).decode()
@@ -135,7 +135,7 @@ def _written(column: Any, ids: Any) -> list[str]:
 
 
 def _value(value: Any, job: str) -> Any:
-    """Bring a value over to Python, which has no map with a key twice and no point in time beyond the year 9999."""
+    """Convert a value to Python, which has no duplicate map keys and no year after 9999."""
     try:
         return value.as_py(maps_as_pydicts="strict")
     except (KeyError, ValueError, OverflowError) as error:
@@ -143,7 +143,7 @@ def _value(value: Any, job: str) -> Any:
 
 
 def _ranks(column: Any, ids: Any) -> Any:
-    """Turn a priority, of which the higher comes first, into a rank, of which the lower does."""
+    """Convert priorities, where higher comes first, to ranks, where lower comes first."""
     if column is None:
         return pa.array([0], pa.int16()).take(pa.nulls(len(ids), pa.int16()).fill_null(0))
     column = column.cast(pa.int64())
@@ -155,11 +155,11 @@ def _ranks(column: Any, ids: Any) -> Any:
 
 
 def _times(column: Any, ids: Any) -> Any:
-    """Bring points in time within what every reader can hold, as an enqueue does."""
+    """Clip points in time to the range that every reader can represent, as an enqueue does."""
     kind = pa.timestamp("us", "UTC")
     if column is None:
         return pa.nulls(len(ids), kind)
-    # As plain numbers, because Arrow compares no two points in time by the element; what is null stays null.
+    # As integers, because Arrow has no element-wise minimum of timestamps; null stays null.
     numbers = column.cast(kind).cast(pa.int64())
     for bound, choose in ((LATEST, pc.min_element_wise), (EARLIEST, pc.max_element_wise)):
         numbers = choose(numbers, pa.scalar(bound, kind).cast(pa.int64()), skip_nulls=False)

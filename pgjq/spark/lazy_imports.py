@@ -1,7 +1,7 @@
-"""Arrow, ADBC and NumPy, which come without types: what is theirs is Any, and is so here and nowhere else.
+"""Arrow, ADBC and NumPy, imported on first use and untyped: only here they are Any.
 
-They are imported when something of theirs is used. Spark plans in processes of their own, several for each query, which
-need none of it, and would take half a second longer each.
+Spark plans each query in several processes of their own, which need none of them and would take half a second longer
+each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pgjq.errors import MissingExtraError
 
 
 class _Later:
-    """A module that is imported when it is used."""
+    """A module that is imported on first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
-"""What users write into `.option(…)`, checked before anything is done.
+"""The options of `.option(…)`, checked before anything is done.
 
-A URL may hold a password. It is kept out of everything that can be shown: this value has no printable form, and no
-message repeats what was passed in.
+A URL may contain a password. It appears nowhere: `Options` has no printable form, and no message repeats an option's
+value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgjq.storage.postgres.queries import check_schema_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What there is to say about each use. What has no meaning for one is refused there, and not passed over.
+# The options of each use. An option that has no meaning for a use is refused, not ignored.
 READING: Final = ("url", "schema", "view", "queue", "columns", "numPartitions", "pushdown")
 STREAMING: Final = ("url", "schema", "view", "queue", "columns", "numPartitions", "maxRowsPerBatch")
 WRITING: Final = ("url", "schema", "queue", "writeId")
@@ -27,7 +27,7 @@ STREAM_WRITING: Final = ("url", "schema", "queue", "queryId")
 NAMES: Final = tuple(dict.fromkeys((*READING, *STREAMING, *WRITING, *STREAM_WRITING)))
 MOST_TASKS: Final = 10_000
 MOST_ROWS: Final = 10**12
-# Spark hands these over as well; they are its own.
+# Spark passes these as well; they are its own.
 _SPARKS: Final = frozenset({"checkpointlocation", "__datasource_name__", "queryname"})
 
 
@@ -48,7 +48,7 @@ class Options:
 
 
 def read_options(given: Mapping[str, Any], names: Sequence[str] = NAMES) -> Options:
-    """Read what Spark hands over, whose names do not depend on case; those that may be there are given."""
+    """Read Spark's options, whose names are case-insensitive; `names` lists the allowed ones."""
     told = {name.lower(): str(value) for name, value in given.items()}
     unknown = sorted(set(told) - {name.lower() for name in names} - _SPARKS)
     if unknown:
@@ -70,7 +70,7 @@ def read_options(given: Mapping[str, Any], names: Sequence[str] = NAMES) -> Opti
 
 
 def _conninfo(url: str | None) -> str:
-    """Return the connection string for libpq, which Spark's tasks connect with."""
+    """Return the connection string for libpq, with which Spark's tasks connect."""
     url = url or os.environ.get("PGJQ_URL")
     if not url:
         raise ValidationError('option url is missing: .option("url", "postgresql://host/database"), or set PGJQ_URL')
@@ -96,7 +96,7 @@ def _count(told: Mapping[str, str], name: str, most: int) -> int | None:
     value = told.get(name.lower())
     if value is None:
         return None
-    # Its length first: Python refuses to read a number of thousands of digits.
+    # Length first: Python refuses to parse a number with thousands of digits.
     if not value.isdecimal() or len(value) > len(str(most)) or not 1 <= int(value) <= most:
         raise ValidationError(f"{name} must be a whole number from 1 to {most}, not {value[:20]!r}")
     return int(value)

@@ -1,9 +1,9 @@
-"""Spark as a worker: as many workers as there are tasks, each in an executor, until the queue is drained.
+"""Spark as a worker: one worker per task, each in an executor, until the queue is drained.
 
-A task is a worker like any other: it claims under leases, renews them on a thread of its own, settles in batches, and
-reaps what others have left. So nothing here has to be remembered by Spark. A task that fails gives its jobs back or
-loses their leases, and is tried again by Spark; an executor that dies takes leases with it, which lapse, and whoever is
-left, or the task's next try, runs those jobs again. A task that Spark starts twice only means one worker more.
+A task is a normal worker: it claims under leases, renews them on a thread, settles in batches, and reaps stalled jobs.
+So Spark has to remember nothing. A task that fails releases its jobs or loses their leases, and Spark tries it again;
+the leases of an executor that dies expire, and another worker, or the task's next try, runs those jobs again. A task
+that Spark starts twice is only one more worker.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-LOOK: Final = 0.5  # Seconds between two looks whether the queue is drained.
+LOOK: Final = 0.5  # Seconds between two checks whether the queue is drained.
 
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """How many runs ended how, as told by the tasks that lived to tell."""
+    """Number of runs by outcome, as reported by the tasks that ended normally."""
 
     completed: int = 0
     failing: int = 0
@@ -48,7 +48,7 @@ OUTCOMES: Final = tuple(field.name for field in fields(Processed))
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What every task is sent."""
+    """The data that every task gets."""
 
     options: Any
     queue: str
@@ -70,13 +70,13 @@ def process(
     lease_policy: LeasePolicy | None = None,
     timeout: float | timedelta | None = None,
 ) -> Processed:
-    """Run the jobs of a queue on Spark's executors, and return when none of them is due or running any more.
+    """Run the jobs of a queue on Spark's executors; return when none is due or running.
 
-    `func` is a handler as `Queue.execute` takes it: it gets a `Job` and returns its result; what it raises follows the
-    job's retry policy. It is sent to the executors, with what it refers to, as any function that Spark runs is.
-    `tasks` workers, as many as Spark runs at once unless it is said, take `concurrency` jobs at a time each. Jobs whose
-    time comes later, and retries that wait, are left. After `timeout` seconds the tasks stop as workers do: they claim
-    no more, and give back what does not finish within the grace period.
+    `func` is a handler as for `Queue.execute`: it gets a `Job` and returns its result; its exceptions follow the job's
+    retry policy. Spark sends it to the executors with everything it refers to. There are `tasks` workers, by default as
+    many as Spark runs at once, with `concurrency` jobs at a time each. Delayed jobs, and retries that are not due, are
+    left. After `timeout` seconds the tasks stop as workers do: they stop claiming, and release jobs that do not finish
+    within the grace period.
     """
     style_of(func)
     assignment = Assignment(
@@ -88,7 +88,7 @@ def process(
         timeout=None if timeout is None else check_seconds("timeout", timeout, above=0),
     )
     with oneshot_connection(assignment.options.conninfo, schema):
-        pass  # A database that cannot be used is an error here, and not one of every task.
+        pass  # An unusable database is one error here, and not one per task.
     count = spark.sparkContext.defaultParallelism if tasks is None else check_int("tasks", tasks, 1)
     slots: Any = spark.range(0, count, 1, count)
     told: list[dict[str, int]] = [
@@ -102,7 +102,7 @@ def _columns() -> str:
 
 
 def _work(assignment: Assignment, batches: Iterator[Any]) -> Iterator[Any]:
-    """Be one worker, inside a task."""
+    """Run one worker, inside a task."""
     for _ in batches:
         pass
     counts = asdict(Processed(**drain(assignment)))
@@ -110,7 +110,7 @@ def _work(assignment: Assignment, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def drain(assignment: Assignment) -> dict[str, int]:
-    """Run jobs until there are none, or until it is time to stop; count how they ended."""
+    """Run jobs until there are none, or until the timeout; count their outcomes."""
     options = assignment.options
     storage = PostgresStorage(options.conninfo, schema=options.schema)
     queue = Queue(assignment.queue, storage=storage, concurrency=assignment.concurrency, lease_policy=assignment.policy)

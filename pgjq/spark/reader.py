@@ -1,9 +1,8 @@
-"""Reading in one go: jobs that have ended, all jobs, or the queues.
+"""Batch reads of ended jobs, all jobs, or the queues.
 
-Jobs are cut into ranges of their numbers, one for each partition, when the query is planned. History is as it was at
-that moment: each ending names its transaction, and every task leaves out what was not yet to be seen then, however late
-it runs and however often it is tried. Of `jobs`, each task sees its own moment; a job is in one range only, so it is
-read once, in one state.
+Planning a query cuts the jobs into ranges of their numbers, one per partition. History is a snapshot of that moment:
+each ending names its transaction, and every task leaves out those not visible then, however late and however often it
+runs. Of `jobs`, each task sees its own moment; a job is in one range only, so it is read once, in one state.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ MOST_PARTITIONS: Final = 64
 
 @dataclass(frozen=True)
 class Span(InputPartition):
-    """The numbers that a task reads, from the first to before the last, and of which transactions."""
+    """The job numbers that a task reads (end exclusive), and the visible transactions."""
 
     first: int
     last: int
@@ -74,7 +73,7 @@ class JobsReader(DataSourceReader):
             *seen, first_ended, last_ended, first_job, last_job = here.fetch("extent")[0]
         first, last = (first_ended, last_ended) if self._options.view == "history" else (first_job, last_job)
         if first is None:
-            return [NOTHING]  # Spark would read a list without partitions as one partition of None.
+            return [NOTHING]  # Spark would read an empty list as one partition of None.
         return [Span(*span, *seen) for span in split(first, last + 1, self._options.partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -82,11 +81,11 @@ class JobsReader(DataSourceReader):
 
 
 class FilteringReader(JobsReader):
-    """The same, with conditions sent along to PostgreSQL.
+    """A JobsReader that pushes filters down to PostgreSQL.
 
-    Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is off, as it is by default, and so it
-    is another class, for those who ask for it. It has to be loaded anew for each query: Spark 4.3 keeps the filters of
-    the first plan with the frame that `load()` returned, also for a second plan that has none to push.
+    Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is off, as it is by default, so it is a
+    separate, optional class. Each query must load anew: Spark 4.3 keeps the filters of the first plan with the frame
+    that `load()` returned, also for a second plan that has none to push.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
@@ -99,7 +98,7 @@ class FilteringReader(JobsReader):
 
 
 class QueuesReader(DataSourceReader):
-    """Reads the queues: their definitions, with the values in force, and how many jobs they have now."""
+    """Reads the queues: their definitions, with effective values, and their current job counts."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -122,7 +121,7 @@ class QueuesReader(DataSourceReader):
 
 
 def conditions_of(options: Options) -> list[Condition]:
-    """Return what the options themselves ask for."""
+    """Return the conditions that the options ask for."""
     return [] if options.queue is None else [Condition("queue", "=", options.queue)]
 
 
@@ -140,7 +139,7 @@ def read_span(
 
 
 def split(first: int, last: int, wanted: int | None, rows: int | None = None) -> list[tuple[int, int]]:
-    """Cut the numbers from the first to before the last into ranges of about the same length."""
+    """Cut the numbers from `first` to before `last` into ranges of about equal length."""
     size = last - first
     count = min(size, wanted or min(MOST_PARTITIONS, -(-(rows or size) // ROWS_PER_PARTITION)))
     bounds = [first + size * n // count for n in range(count + 1)]
@@ -155,14 +154,14 @@ _COMPARISONS: Final[dict[type[Filter], Operator]] = {
     GreaterThanOrEqual: ">=",
     In: "in",
 }
-# Which of two texts comes first is a matter of collation, and PostgreSQL's need not be Spark's.
+# The order of texts depends on the collation, and PostgreSQL's need not be Spark's.
 _ORDERED: Final = (IntegerType, LongType, TimestampType)
 _COMPARABLE: Final = (*_ORDERED, StringType)
 _TEXTS: Final = ("payload", "result")
 
 
 def as_condition(given: Filter, schema: StructType) -> Condition | None:
-    """Say a filter of Spark's in SQL, if it means the same there."""
+    """Convert a Spark filter to SQL, if it means the same there."""
     path: tuple[str, ...] = getattr(given, "attribute", ())
     if len(path) != 1 or path[0] not in schema.fieldNames():
         return None
@@ -178,5 +177,5 @@ def as_condition(given: Filter, schema: StructType) -> Condition | None:
     value: Any = getattr(given, "value", None)
     wanted: list[Any] = list(value) if operator == "in" else [value]
     if any(isinstance(one, str) and "\0" in one for one in wanted):
-        return None  # PostgreSQL has no such text, nor a word for it.
+        return None  # PostgreSQL has no such text.
     return Condition(column, operator, wanted if operator == "in" else value)

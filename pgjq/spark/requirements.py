@@ -1,4 +1,4 @@
-"""What Spark needs to be there, said before Spark says it in its own way: a Java, and a Spark that is new enough."""
+"""Check that Java and a new enough Spark are installed, with clear errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INSTALL: Final = (
 
 
 class RequirementError(PgjqError):
-    """Something that Spark needs is missing, or too old; the message says what, and how to install it."""
+    """A requirement of Spark is missing or too old; the message says how to install it."""
 
 
 def check_java() -> str:
-    """Return the program that Spark is going to run; RequirementError if there is none, or if it is too old."""
+    """Return the Java program that Spark will run; RequirementError if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if program is None:
@@ -44,13 +44,13 @@ def check_java() -> str:
 
 
 def java_version(said: str) -> int | None:
-    """Read the version from what `java -version` says: 1.8 was the last to begin with 1."""
+    """Parse the output of `java -version`; 1.8 was the last version to begin with 1."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return None if found is None else int(found[1])
 
 
 def check_spark(version: str) -> None:
-    """Refuse a Spark whose data sources in Python cannot do what is needed here."""
+    """Refuse a Spark version whose Python data sources lack required features."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < SPARK:
         wanted = ".".join(str(part) for part in SPARK)

@@ -1,4 +1,4 @@
-"""The data source `pgjq`: what Spark asks of it, and who answers."""
+"""The data source `pgjq`: the entry point for Spark's readers and writers."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class PgjqDataSource(DataSource):
-    """Jobs in PostgreSQL, to read and to write, in one go and as streams: `docs/spark.md`."""
+    """Jobs in PostgreSQL, to read and to write, as batches and as streams: `docs/spark.md`."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what one passes to `.format(…)`."""
+        """Return the name for `.format(…)`."""
         return "pgjq"
 
     def schema(self) -> StructType:
-        """Return the columns of the view, or those that were asked for."""
+        """Return the columns of the view, or the requested ones."""
         options = read_options(self.options)
         return schema_of(options.view, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return who reads these columns."""
+        """Return the reader of these columns."""
         options = read_options(self.options, READING)
         check_schema(options.view, schema)
         if options.view == "queues":
@@ -47,14 +47,14 @@ class PgjqDataSource(DataSource):
         return FilteringReader(options, schema) if options.pushdown else JobsReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        """Return who reads endings as they come."""
+        """Return the reader of endings as a stream."""
         options = read_options(self.options, STREAMING)
         return EndingsReader(options, check_schema(options.view, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  (Spark's signature)
-        """Return who makes jobs of a data frame."""
+        """Return the writer that makes jobs from a data frame."""
         return JobsWriter(read_options(self.options, WRITING), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
-        """Return who makes jobs of a stream."""
+        """Return the writer that makes jobs from a stream."""
         return StreamWriter(read_options(self.options, STREAM_WRITING), schema, overwrite=overwrite)

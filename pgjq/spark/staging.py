@@ -1,4 +1,4 @@
-"""From Arrow batches onto a stage: one COPY in one transaction, which leaves a whole stage or none."""
+"""Copy Arrow batches to a stage: one COPY in one transaction, all rows or none."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 NAMED_BYTES: Final = 32 * 1024 * 1024
-# Where the server says that it was, in whatever language: "COPY stage_…, line 2, column payload".
+# The position in the server's message, in any language: "COPY stage_…, line 2, column payload".
 _PLACE: Final = re.compile(r"COPY stage_\w+, \S+ (\d+), \S+ (\w+)")
 _NO_JSON: Final = "22P02"
 _TOO_DEEP: Final = "54001"
 
 
 def fill_stage(options: Options, write: str, batches: Iterator[Any]) -> tuple[str | None, int]:
-    """Put all rows onto a new stage of a write; return its name and how many they are."""
+    """Copy all rows to a new stage of a write; return its name and the number of rows."""
     ready = Checked(staged(batch for batch in batches if batch.num_rows))
     first = next(ready, None)
     if first is None:
@@ -45,9 +45,9 @@ def fill_stage(options: Options, write: str, batches: Iterator[Any]) -> tuple[st
 
 
 class Checked:
-    """Batches that remember how many rows they were, and their ids: of a row that it refuses, a server says the number.
+    """Batches that count rows and keep their ids: the server names a refused row by number.
 
-    It does so when all have been sent. Ids beyond some megabytes are not remembered.
+    It does so when all rows have been sent. Ids beyond some megabytes are not kept.
     """
 
     def __init__(self, batches: Iterator[Any]) -> None:
@@ -73,13 +73,13 @@ class Checked:
         return batch
 
     def name(self, row: int) -> str:
-        """Name the job of a row, the first of which is 1."""
+        """Return the job of a row for messages; the first row is 1."""
         ids = pa.chunked_array(self._ids, pa.string())
         return f"job {ids[row - 1].as_py()!r}" if row <= len(ids) else f"the job in row {row} of a task"
 
 
 def _understood(error: Exception, ready: Checked) -> Exception:
-    """Say what was wrong in our words: a row that cannot be a job, or the server."""
+    """Convert an error: an invalid row, or a failure of the server."""
     if ready.refused is not None:
         return ready.refused
     said, code = str(error), getattr(error, "sqlstate", None) or ""
@@ -93,6 +93,6 @@ def _understood(error: Exception, ready: Checked) -> Exception:
 
 
 def _reason(said: str) -> str:
-    """Take the server's own words out of the driver's: what it complains of, and what it adds to it."""
+    """Extract the server's message and detail from the driver's message."""
     lines = [line.partition(":  ")[2] for line in said.splitlines() if ":  " in line]
     return "; ".join(lines[:2])

@@ -1,14 +1,14 @@
-"""Endings as a stream: each job that was completed, failed or cancelled, once, whatever the order of commits.
+"""Endings as a stream: each ended job once, whatever the order of commits.
 
-Every ending carries the number of its transaction. An offset is such a number, and a batch is the endings of all
-transactions from one number to before another. How far a batch may go is the oldest transaction that is still open:
-nothing before it can appear any more. So a transaction that takes long delays the stream and never loses a row to it.
+Every ending has the number of its transaction. An offset is such a number, and a batch is the endings of all
+transactions from one number to before another. A batch ends at the oldest open transaction: nothing before it can
+appear any more. So a long transaction delays the stream and never loses a row.
 
-* A transaction stays open: the stream waits for it, and says which one it is, in the log and in the query's progress.
-  Any transaction counts that has written something, in any database of the server.
+* A transaction stays open: the stream waits for it, and names it in the log and in the query's progress. Every
+  transaction that has written something counts, in any database of the server.
 * A limit would cut a transaction in two: the batch ends before it; if it is the first one, it is taken whole.
 * The checkpoint is of another server, or the rows were restored from another server's dump: transaction numbers of
-  different servers say nothing about each other, so the stream refuses to go on.
+  different servers cannot be compared, so the stream refuses to continue.
 * A job leaves history before it was read, because it was retried by hand or pruned: that ending is not in the stream.
 """
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 Offset = dict[str, Any]
 
 log = logging.getLogger("pgjq.spark")
-LONG: Final = 10.0  # Seconds that a transaction may be open before it is worth a word.
+LONG: Final = 10.0  # Seconds that a transaction may be open before it is reported.
 
 
 class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads endings from where it was to where nothing changes any more."""
+    """Reads endings from its offset to the oldest open transaction."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.view != "history":
@@ -90,7 +90,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_span(self._options, self._schema, partition, conditions_of(self._options))
 
     def _look(self) -> tuple[int, int]:
-        """Return how far one may read, and how far transactions have got; say who stands in between."""
+        """Return how far a batch may go, and the newest transaction; report an open one in between."""
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             self._server, until, newest, restored = here.fetch("endings_until")[0]
             found = here.fetch("oldest_transaction") if until < newest else []
@@ -109,7 +109,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waits_for = holder
 
     def _cut(self, since: int, until: int, limit: int | None) -> int:
-        """Stay where nothing has ended, however many transactions there were: a batch of nothing is work, too."""
+        """Return the end of the next batch: `since` if nothing ended, as an empty batch is work, too."""
         params = {"since": since, "until": until, "queue": self._options.queue}
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             if not here.fetch("endings_any", params)[0][0]:
@@ -121,7 +121,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"sys": self._server, "xid": str(number)}
 
     def _number(self, offset: Offset) -> int:
-        """Read an offset of this server's."""
+        """Return the number of an offset of this server."""
         if not self._server:
             self._look()
         if offset.get("sys") != self._server:
@@ -134,7 +134,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _describe(holder: str, database: str | None, seconds: float | None) -> str | None:
-    """Name a transaction, if it has been open for long; whose age is not ours to see may be old."""
+    """Describe a transaction that has been open for long, or whose age this login may not see."""
     if seconds is not None and seconds < LONG:
         return None
     age = "for a time that this role may not see" if seconds is None else f"for {seconds:.0f} s"

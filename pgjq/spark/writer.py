@@ -1,14 +1,14 @@
-"""Writing jobs: every task fills a stage of its own, and one commit of the driver makes jobs of all of them.
+"""Write jobs: every task fills its own stage, and the driver's commit makes jobs of all.
 
 * A task fails: its stage goes with its transaction, and Spark tries again.
 * A task is tried twice and both succeed: each has a stage, and only the one that Spark names at the end becomes jobs.
-  The other goes with it. If one wakes up long after, its stage is swept when it is old.
-* The write fails: `abort` drops the stages, also of tasks that were never heard of again, and no job was made. The
-  driver dies: they are swept when they are old.
-* The commit's answer is lost: it is asked for again, and the ledger says whether it had been made.
-* The write is made again under the same `writeId`, or a stream repeats a batch: the ledger has it, nothing happens.
-* A stream begins anew, with a new checkpoint and its old `queryId`: its batches have numbers that the ledger knows as
-  written. It is refused, because what it brings would be lost without a word.
+  The other is dropped with it. The stage of a try that finishes long after is removed when it is old.
+* The write fails: `abort` drops the stages, also of tasks that never reported, and no job was made. The driver dies:
+  stages are removed when they are old.
+* The commit's reply is lost: the driver asks again, and the ledger says whether it was made.
+* The write is repeated with the same `writeId`, or a stream repeats a batch: the ledger has it, nothing happens.
+* A stream starts anew, with a new checkpoint and its old `queryId`: the ledger has its batch numbers as written. It is
+  refused, because its data would be lost silently.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from pgjq.spark.options import Options
 
 log = logging.getLogger("pgjq.spark")
-OLD: Final = 3 * 86400.0  # Seconds after which a stage is nobody's any more.
+OLD: Final = 3 * 86400.0  # Seconds after which a stage is abandoned.
 TRIES: Final = 3
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task has put on its stage, and for which write. None of it is a job yet."""
+    """The stage of a task, and its write. None of its rows is a job yet."""
 
     write: str
     stage: str | None
@@ -55,7 +55,7 @@ class Staged(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a write: how many jobs were added, and how many were not because they were there already."""
+    """The result of a write: the number of jobs added, and of jobs that existed before."""
 
     write_id: str
     queue: str
@@ -65,7 +65,7 @@ class Written:
 
 
 class _Enqueueing:
-    """What writing in one go and writing a stream have in common."""
+    """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         if options.queue is None:
@@ -75,20 +75,20 @@ class _Enqueueing:
         check_frame(schema)
         self._options = options
         self._queue = options.queue
-        self._write = uuid4().hex  # By which the stages of this write are known.
+        self._write = uuid4().hex  # Identifies the stages of this write.
 
     def _stage(self, iterator: Iterator[Any]) -> Staged:
         return Staged(self._write, *fill_stage(self._options, self._write, iterator))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int) -> None:
-        """Make jobs, or find that they have been made; ask again if the answer was lost."""
+        """Make the jobs, or find that they were made; ask again if the reply was lost."""
         done = [message for message in messages if isinstance(message, Staged)]
         if len(done) < len(messages):
             raise StorageError("a task did not say what it has staged; nothing was enqueued")
         stages = [message.stage for message in done if message.stage is not None]
         expected = sum(message.rows for message in done)
         jobs, duplicates, before = self._make_jobs(Write(self._queue, stages, expected, write_id, batch))
-        # Spark runs this in a process without handlers, where warnings are all that anybody sees.
+        # Spark runs this in a process without log handlers, where only warnings are shown.
         log.log(
             logging.WARNING if duplicates or before else logging.INFO,
             "%s jobs were added to queue %s and %s were there already (write %s%s)",
@@ -108,7 +108,7 @@ class _Enqueueing:
         raise AssertionError
 
     def _sweep(self) -> None:
-        """Remove what dead writers have left. No write fails because of others."""
+        """Remove stages of dead writers. An error here fails no write."""
         with suppress(StorageError), oneshot_connection(self._options.conninfo, self._options.schema) as here:
             here.fetch("sweep_stages", {"age": OLD})
 
@@ -120,12 +120,12 @@ class _Enqueueing:
 
 
 class JobsWriter(_Enqueueing, DataSourceArrowWriter):
-    """Writes a data frame. Made once, in the driver, and sent to every task and to the commit."""
+    """Writes a data frame. Created once, in the driver; sent to every task and to the commit."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         self._write_id = options.write_id or uuid4().hex
-        # Before any task begins: a database that cannot be used is an error now, and a write that was made is no work.
+        # Before any task starts: an unusable database is an error now, and a repeated write does no work.
         self._made = read_written(options, self._write_id) is not None
 
     def write(self, iterator: Iterator[Any]) -> Staged:
@@ -139,7 +139,7 @@ class JobsWriter(_Enqueueing, DataSourceArrowWriter):
 
 
 class StreamWriter(_Enqueueing, DataSourceStreamArrowWriter):
-    """Writes a stream. Spark makes one for the tasks and another for the commit: what has to last is in messages."""
+    """Writes a stream. Spark creates one for tasks and one for the commit; messages carry state."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
@@ -160,7 +160,7 @@ class StreamWriter(_Enqueueing, DataSourceStreamArrowWriter):
 
 
 def read_written(options: Options, write_id: str, batch: int = 0) -> Written | None:
-    """Look a write up in the ledger."""
+    """Read a write from the ledger."""
     with oneshot_connection(options.conninfo, options.schema) as here:
         found = here.fetch("bulk_write", {"write_id": write_id, "batch": batch})
     return Written(*found[0]) if found else None

@@ -1,8 +1,8 @@
-"""For tests: the contracts of storages and workers as suites, and clocks that can be moved. Needs pytest."""
+"""Conformance suites of storages and workers, and clocks that tests move. Needs pytest."""
 
 import pytest
 
-pytest.register_assert_rewrite("pgjq.testing.worker")  # Before its import: a case that fails shows its values.
+pytest.register_assert_rewrite("pgjq.testing.worker")  # Before its import: a failing case shows its values.
 
 # ruff: noqa: E402
 from pgjq.testing.clock import Clock, ManualClock, PostgresClock, RedisClock

@@ -1,4 +1,4 @@
-"""The command: simulate the lease protocol, a million stories or one."""
+"""`python -m pgjq.testing`: simulate the lease protocol, for a million seeds or for one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def simulate(seeds: range) -> None:
-    """Play seeds on every processor, up to the first that fails."""
+    """Play seeds on every processor, until one fails."""
     batches = [seeds[n : n + AT_A_TIME] for n in range(0, len(seeds), AT_A_TIME)]
     played = 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:

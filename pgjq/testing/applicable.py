@@ -1,7 +1,7 @@
 """Which cases of a conformance suite apply to a storage.
 
 `requires` marks a case that needs a capability which only some storages have. If a suite class names the `capabilities`
-of its storage, pytest does not collect the cases that do not apply, so that a report lists no meaningless skips.
+of its storage, pytest collects only the cases that apply, so that a report lists no meaningless skips.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARK = "_pgjq_requires"
 
 
 def requires(*capabilities: str) -> Callable[[C], C]:
-    """Mark a case, or every case of a class, as one that needs all of these promises (see `Capabilities`)."""
+    """Mark a case, or every case of a class, as one that needs all of these `Capabilities`."""
 
     def mark(target: C) -> C:
         for case in _members(target):
@@ -36,7 +36,7 @@ def _members(target: Any) -> Iterable[Any]:
 
 
 class Applicable:
-    """A suite whose subclasses leave out the cases that their storage's `capabilities` do not cover."""
+    """A suite whose subclasses leave out cases that their storage's `capabilities` do not cover."""
 
     capabilities: ClassVar[Capabilities | None] = None
 

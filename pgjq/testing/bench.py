@@ -1,4 +1,4 @@
-"""What a conformance case works with: a storage in one mode, a clock, and short words for common steps."""
+"""The bench of a conformance case: a storage in one mode, a clock, and short helpers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Bench:
             await self.ops.close()
 
     async def together(self, count: int, call: Callable[[int], Coroutine[Any, Any, R]]) -> list[R]:
-        """Make `count` calls at the same time: by threads in the sync mode, by tasks in the async one."""
+        """Make `count` calls at the same time: with threads in sync mode, with tasks in async mode."""
         if self.mode == "async":
             return await asyncio.gather(*(call(n) for n in range(count)))
         with ThreadPoolExecutor(count) as pool:
@@ -76,7 +76,7 @@ class Bench:
         return await self.ops.claim([queue], worker=worker, limit=limit, policy=LeasePolicy(**policy))
 
     async def claim_one(self, **policy: Any) -> Claimed:
-        """Claim the only job there is to claim."""
+        """Claim the only job that can be claimed."""
         (job,) = await self.claim(**policy)
         return job
 
@@ -93,16 +93,16 @@ class Bench:
         return job
 
     async def fail(self, job_id: str, **options: Any) -> Claimed:
-        """Enqueue a job and fail it for good."""
+        """Enqueue a job and fail it permanently."""
         await self.enqueue(job_id, **options)
         job = await self.claim_one()
         assert await self.settle(job, Failed(BOOM)) == "failed"
         return job
 
     async def status(self, job_id: str, queue: str = QUEUE) -> JobStatus:
-        """Look a job up that must be there."""
+        """Return the status of a job that must exist."""
         return (await self.ops.get(queue, [job_id]))[job_id]
 
     async def state(self, job_id: str) -> State:
-        """Look a job's state up."""
+        """Return a job's state."""
         return (await self.status(job_id)).state

@@ -1,4 +1,4 @@
-"""The table of capabilities in the documentation, made from what each storage declares.
+"""The table of capabilities in the documentation, made from the storages' declarations.
 
 `python -m pgjq.testing.capabilities docs/storages.md` writes it between its marks; a test checks that it is up to date.
 """
@@ -21,7 +21,7 @@ BEGIN, END = "<!-- made from what storages declare -->\n", "<!-- end -->\n"
 
 
 def table(*storages: Any) -> str:
-    """Draw the table: a row for each promise, a column for each storage."""
+    """Return the table: a row per capability, a column per storage."""
     rows = [["promise", "means", *(f"`{storage.__name__}`" for storage in storages)]]
     rows.append(["---"] * len(rows[0]))
     for promise in fields(Capabilities):
@@ -31,7 +31,7 @@ def table(*storages: Any) -> str:
 
 
 def replaced(page: str) -> str:
-    """Return a page with the table as it should be."""
+    """Return a page with the up-to-date table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table(*STORAGES)}{END}{after}"

@@ -1,4 +1,4 @@
-"""How a case of the contract is written once and run in both modes."""
+"""Decorator and base class of storage cases: written once, run in both modes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def case(
     coroutine: Callable[Concatenate[Any, Bench, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Any, Bench, P], None]:
-    """Make a test of a coroutine: it runs in the mode of its bench."""
+    """Make a test from a coroutine; it runs in the mode of its bench."""
 
     @functools.wraps(coroutine)
     def test(self: Any, bench: Bench, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,7 +33,7 @@ def case(
 
 
 class Cases(Applicable):
-    """The fixtures that every case has: its mode, and its bench."""
+    """The fixtures of every case: its mode, and its bench."""
 
     @pytest.fixture(params=["sync", "async"])
     def mode(self, request: pytest.FixtureRequest) -> Mode:

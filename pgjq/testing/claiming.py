@@ -1,4 +1,4 @@
-"""The contract: who gets which job, and when."""
+"""Storage contract: which claim gets which job, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgjq.testing.cases import Cases, case
 
 
 class Claiming(Cases):
-    """Who gets which job, and when."""
+    """Which claim gets which job, and when."""
 
     @case
     async def test_higher_priority_first_then_in_order(self, bench: Bench) -> None:
@@ -26,7 +26,7 @@ class Claiming(Cases):
 
     @case
     async def test_an_unknown_queue_is_empty(self, bench: Bench) -> None:
-        assert await bench.claim(queue="nobody's") == []
+        assert await bench.claim(queue="missing") == []
 
     @case
     async def test_queues_are_served_in_the_order_named(self, bench: Bench) -> None:

@@ -1,8 +1,7 @@
-"""Clocks that stand still until a test moves them.
+"""Clocks that stop until a test moves them.
 
-The clock that decides is the storage's, so a test moves that one: it gives a memory storage a `ManualClock`, replaces
-PostgreSQL's one function of time for everybody who uses that database, and tells the scripts of a Redis storage what to
-take for the time.
+The storage's clock decides, so a test moves that one: it gives a memory storage a `ManualClock`, replaces PostgreSQL's
+single time function for all users of that database, and passes the time to the scripts of a Redis storage.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class Clock(Protocol):
     """A clock that a test can move."""
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         ...
 
 
 class ManualClock:
-    """A clock for `MemoryStorage(clock=…)` and `FileStorage(clock=…)`; moving it wakes their sleeping workers."""
+    """The `clock` of a MemoryStorage or FileStorage; moving it wakes their sleeping workers."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = start
@@ -41,11 +40,11 @@ class ManualClock:
         self._subscribers: list[Callable[[], None]] = []
 
     def __call__(self) -> datetime:
-        """Tell the time."""
+        """Return the time."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and have those look again who sleep until a time."""
+        """Move the clock forward, and wake workers that sleep until a time."""
         with self._lock:
             self._now += timedelta(seconds=seconds)
             subscribers = tuple(self._subscribers)
@@ -64,7 +63,7 @@ class ManualClock:
 
 
 class PostgresClock:
-    """The clock of one schema in one database: it stands still for all processes, until `restore` lets it run again.
+    """The clock of one schema in one database, stopped for all processes until `restore`.
 
     Moving it wakes the sleeping workers of all processes.
     """
@@ -76,12 +75,12 @@ class PostgresClock:
         self._replace(sql.Literal(start))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and have those look again who sleep until a time."""
+        """Move the clock forward, and wake workers that sleep until a time."""
         self._now += timedelta(seconds=seconds)
         self._replace(sql.Literal(self._now))
 
     def restore(self) -> None:
-        """Go by the server's clock again."""
+        """Use the server's clock again."""
         self._replace(sql.SQL("statement_timestamp()"))
 
     def _replace(self, value: sql.Composable) -> None:
@@ -96,7 +95,7 @@ class PostgresClock:
 
 
 class RedisClock:
-    """The clock of one `RedisStorage` object: it stands still for that one, until `restore` lets it run again.
+    """The clock of one `RedisStorage` object, stopped for that object until `restore`.
 
     Moving it wakes the workers that sleep on that object.
     """
@@ -107,10 +106,10 @@ class RedisClock:
         storage.move_clock(self._now)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and have those look again who sleep until a time."""
+        """Move the clock forward, and wake workers that sleep until a time."""
         self._now += round(seconds * 1_000_000)
         self._storage.move_clock(self._now)
 
     def restore(self) -> None:
-        """Go by the server's clock again."""
+        """Use the server's clock again."""
         self._storage.move_clock(None)

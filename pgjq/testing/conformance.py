@@ -1,9 +1,9 @@
 """The contract of a storage as a test suite.
 
-Subclass `StorageConformance` in a test module of your own, with two fixtures: `storage`, a fresh and empty one for
-each test, and `clock`, which moves the time that it goes by (`pgjq.testing.clock`). Every case then runs twice, in
-the blocking and in async mode. The cases speak of behaviour alone. A subclass whose storage does not promise
-everything says so with `promises = MyStorage.promises`: cases that do not apply to it are then not collected.
+Subclass `StorageConformance` in your test module, with two fixtures: `storage`, a fresh and empty one for each test,
+and `clock`, which moves the storage's time (`pgjq.testing.clock`). Every case then runs in sync and in async mode. The
+cases test behaviour only. A subclass whose storage lacks some capabilities says so with
+`capabilities = MyStorage.capabilities`: pytest then collects only the cases that apply.
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ from pgjq.testing.waiting import Waiting
 class StorageConformance(
     Enqueueing, Claiming, Settling, Leasing, Reaping, Managing, Registering, Policies, Defining, Hearing, Waiting
 ):
-    """Everything that a storage must do."""
+    """The complete contract of a storage."""

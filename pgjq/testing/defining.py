@@ -1,4 +1,4 @@
-"""The contract of storages that promise definitions: queues, what their jobs inherit, dead letters, slots of time."""
+"""Storage contract, definitions: queues, inherited options, dead letters, time slots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 86400
 
 @requires("definitions")
 class Defining(Cases):
-    """Queues, what their jobs inherit, dead letters, slots of time."""
+    """Queues, options that jobs inherit, dead letters, time slots."""
 
     async def create(self, bench: Bench, name: str = QUEUE, **given: Any) -> None:
         fixed = {"policy": given.pop("policy", "standard"), "partition": given.pop("partition", False)}
@@ -119,11 +119,11 @@ class Defining(Cases):
         with pytest.raises(PolicyError, match=QUEUE):
             await definitions(bench).delete_queue("letters")
         with pytest.raises(QueueNotFoundError):
-            await definitions(bench).update_queue(QUEUE, {"dead_letter": "nobody's"})
+            await definitions(bench).update_queue(QUEUE, {"dead_letter": "missing"})
         with pytest.raises(QueueNotFoundError):
-            await bench.enqueue("a", dead_letter="nobody's")
+            await bench.enqueue("a", dead_letter="missing")
         with pytest.raises(QueueNotFoundError):
-            await bench.enqueue("a", queue="new", dead_letter="nobody's")
+            await bench.enqueue("a", queue="new", dead_letter="missing")
         assert [info.name for info in await definitions(bench).queues()] == ["letters", QUEUE]
         await definitions(bench).update_queue(QUEUE, {"dead_letter": None})
         await definitions(bench).delete_queue("letters")
@@ -180,7 +180,7 @@ class Defining(Cases):
         assert await bench.ops.wait_for_work([QUEUE], 30)
         assert len(await bench.claim()) == 2
 
-    # what jobs inherit
+    # inherited options
 
     @case
     async def test_a_job_goes_before_its_queue_and_its_queue_before_the_worker(self, bench: Bench) -> None:
@@ -349,7 +349,7 @@ class Defining(Cases):
             assert await waiter.answer(PATIENCE) is None
             await waiter.close()
 
-    # slots of time
+    # time slots
 
     @case
     async def test_a_slot_of_time_has_one_job_of_a_key(self, bench: Bench) -> None:

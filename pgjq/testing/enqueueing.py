@@ -1,4 +1,4 @@
-"""The contract: ids, deduplication and order."""
+"""Storage contract: ids, deduplication and order."""
 
 from __future__ import annotations
 

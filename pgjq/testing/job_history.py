@@ -1,4 +1,4 @@
-"""What must be true of a simulated job, written down from the answers of a storage, and what its workers believe."""
+"""The expected state of a simulated job, recorded from replies, and its workers' beliefs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNCLAIMED = LeasePolicy()
 
 @dataclass(slots=True, eq=False)
 class Life:
-    """A job's life so far. Times are seconds since the story began."""
+    """The history of a job. Times are seconds since the start of the simulation."""
 
     max_attempts: int
     state: State = "queued"
@@ -53,11 +53,11 @@ class Life:
         )
 
     def is_held_by(self, lease: Lease) -> bool:
-        """Tell whether a lease is the one that is valid."""
+        """Return whether a lease is the valid one."""
         return self.state == "processing" and self.lease == lease.number
 
     def is_overdue(self, now: float, patience: float) -> bool:
-        """Tell whether a reaper of that patience must take it."""
+        """Return whether a reaper with this `stale_age` must reap the job."""
         if self.state != "processing" or self.locked_until is None or self.locked_until > now:
             return False
         return self.locked_until <= now - patience or (self.expire_at is not None and self.expire_at <= now)
@@ -65,7 +65,7 @@ class Life:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A lease that a worker believes to have, until then."""
+    """A lease that a worker believes to hold, until a time."""
 
     lease: Lease
     trusted_until: float | None

@@ -1,4 +1,4 @@
-"""The contract: heartbeats, checkpoints and the two deadlines."""
+"""Storage contract: heartbeats, checkpoints and the two deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract: cancel, retry, delete, look up, count, prune."""
+"""Storage contract: cancel, retry, delete, find, count, prune."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgjq.testing.cases import Cases, case
 
 
 class Managing(Cases):
-    """Cancel, retry, delete, look up, count, prune."""
+    """Cancel, retry, delete, find, count, prune."""
 
     @case
     @pytest.mark.parametrize("active", [False, True])
@@ -33,7 +33,7 @@ class Managing(Cases):
 
     @case
     async def test_cancelling_what_is_not_there_says_so(self, bench: Bench) -> None:
-        assert (await bench.ops.cancel(QUEUE, "nobody")).status == "not_found"
+        assert (await bench.ops.cancel(QUEUE, "missing")).status == "not_found"
 
     @case
     async def test_cancelling_what_is_over_says_how_it_ended(self, bench: Bench) -> None:
@@ -116,7 +116,7 @@ class Managing(Cases):
         status = await bench.ops.retry(QUEUE, "done")
         assert status is not None
         assert status.state == "completed"
-        assert await bench.ops.retry(QUEUE, "nobody") is None
+        assert await bench.ops.retry(QUEUE, "missing") is None
         assert await bench.claim() == []
 
     @case
@@ -138,7 +138,7 @@ class Managing(Cases):
     async def test_a_deleted_job_is_forgotten(self, bench: Bench) -> None:
         await bench.complete("done")
         await bench.enqueue("waiting")
-        assert await bench.ops.delete(QUEUE, ["done", "waiting", "nobody"]) == 2
+        assert await bench.ops.delete(QUEUE, ["done", "waiting", "missing"]) == 2
         assert await bench.ops.get(QUEUE, ["done", "waiting"]) == {}
         assert await bench.claim() == []
         assert (await bench.enqueue("done")).status == "queued"
@@ -154,7 +154,7 @@ class Managing(Cases):
     async def test_unknown_ids_are_not_in_the_answer(self, bench: Bench) -> None:
         await bench.enqueue("a")
         assert set(await bench.ops.get(QUEUE, ["a", "b"])) == {"a"}
-        assert await bench.ops.get("nobody's", ["a"]) == {}
+        assert await bench.ops.get("missing", ["a"]) == {}
 
     @case
     async def test_jobs_are_found_by_state_queue_and_key(self, bench: Bench) -> None:
@@ -164,7 +164,7 @@ class Managing(Cases):
         assert await self._found(bench, JobFilter(queue=QUEUE)) == ["done", "a"]
         assert await self._found(bench, JobFilter(state="queued")) == ["a", "b"]
         assert await self._found(bench, JobFilter(singleton_key="k")) == ["a"]
-        assert await self._found(bench, JobFilter(queue="nobody's")) == []
+        assert await self._found(bench, JobFilter(queue="missing")) == []
 
     @case
     async def test_jobs_are_found_by_age(self, bench: Bench) -> None:
@@ -221,7 +221,7 @@ class Managing(Cases):
 
     @case
     async def test_stats_of_an_unknown_queue_are_zero(self, bench: Bench) -> None:
-        stats = await bench.ops.stats("nobody's")
+        stats = await bench.ops.stats("missing")
         assert (stats.total, stats.oldest_ready_age) == (0, None)
 
     @case

@@ -1,4 +1,4 @@
-"""The contract of storages that promise definitions: what each policy lets in, and what it lets run."""
+"""Storage contract, policies: which jobs each policy accepts, and which it lets run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLAIMERS = 8
 
 @requires("definitions")
 class Policies(Cases):
-    """What each policy lets in, and what it lets run; in the common tables, and in tables of the queue's own."""
+    """Which jobs each policy accepts and lets run; in shared tables and in the queue's own."""
 
     @pytest.fixture(params=[False, True], ids=["together", "partition"])
     def partition(self, request: pytest.FixtureRequest) -> bool:
@@ -408,7 +408,7 @@ class Policies(Cases):
         with pytest.raises(PolicyError, match="key_strict_fifo"):
             await definitions(bench).blocked_keys(QUEUE)
 
-    # one at a time, whatever the way out
+    # one at a time, however a run ends
 
     @case
     @pytest.mark.parametrize("policy", SERIAL)
@@ -502,7 +502,7 @@ class Policies(Cases):
         partition: bool,
         policy: Policy,
     ) -> None:
-        """Each claims, looks whether its keys are its own, and gives back or completes; strict order is kept, too."""
+        """Each claims, checks that it alone has its keys, and releases or completes, in strict order."""
         await self.define(bench, policy, partition)
         keys = [f"k{n}" for n in range(5)]
         each = 1 if place(policy, "queued") else 8
@@ -534,7 +534,7 @@ class Policies(Cases):
 
 
 def definitions(bench: Bench) -> Definitions:
-    """The operations of a storage that promises definitions."""
+    """Return the operations of a storage with definitions."""
     return bench.ops  # pyright: ignore[reportReturnType]
 
 

@@ -1,4 +1,4 @@
-"""The contract: what becomes of jobs whose worker did not come back."""
+"""Storage contract: stalled jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgjq.testing.cases import Cases, case
 
 
 class Reaping(Cases):
-    """What becomes of jobs whose worker did not come back."""
+    """What a reaper does with stalled jobs."""
 
     @case
     async def test_a_job_whose_lease_lapsed_runs_again(self, bench: Bench) -> None:
@@ -189,7 +189,7 @@ class Reaping(Cases):
             bench.clock.advance(20)
 
     async def _delays(self, bench: Bench, *ids: str) -> dict[str, float]:
-        """How long jobs have to wait from now on; what time it is, a new job tells."""
+        """Return how long jobs have to wait from now on; a new job gives the current time."""
         await bench.enqueue("now", queue="clock")
         now = (await bench.status("now", "clock")).created_at
         await bench.ops.delete("clock", ["now"])

@@ -1,4 +1,4 @@
-"""The contract: worker records, for people to see."""
+"""Storage contract: worker records, for monitoring."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def listed(bench: Bench) -> list[tuple[Any, ...]]:
 
 
 class Registering(Cases):
-    """Worker records: registered, seen again, removed, silent, pruned."""
+    """Worker records: registered, renewed, removed, silent, pruned."""
 
     @case
     async def test_a_worker_is_listed_from_its_registration_until_it_stops(self, bench: Bench) -> None:

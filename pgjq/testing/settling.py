@@ -1,4 +1,4 @@
-"""The contract: how runs end, and the fence."""
+"""Storage contract: outcomes of runs, and fencing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgjq.testing.cases import Cases, case
 
 
 class Settling(Cases):
-    """How runs end, and the fence."""
+    """Outcomes of runs, and fencing."""
 
     @case
     async def test_a_completed_job_has_its_result(self, bench: Bench) -> None:

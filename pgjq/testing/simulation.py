@@ -1,19 +1,19 @@
-"""A deterministic simulation of the lease protocol, on the code that runs in production.
+"""A deterministic simulation of the lease protocol, with the production code.
 
 One seed is one story: a few workers, a few jobs, and a clock that moves only when the story says so. Workers claim,
-renew, save checkpoints, finish, fail, give back; they crash, and they freeze and come back with leases that may have
-lapsed; reapers of different patience pass by; somebody cancels. Every answer, and every few steps all that can be seen,
-is held against a chronicle that was kept beside it, written down from the answers alone:
+renew, save checkpoints, finish, fail, release; they crash, and they freeze and continue with leases that may have
+expired; reapers with different `stale_age` sweep; a client cancels. Every reply, and every few steps the whole visible
+state, is compared with a chronicle, which is recorded from the replies alone:
 
 * at most one lease of a job is valid, and it is the last one given;
 * a write under any other lease changes nothing, and a write under the valid one succeeds;
 * a job that has ended is never claimed again;
-* a reaper takes what is overdue and nothing else, and decides as `pgjq.lease.judge` does; no worker that counts from
-  when it asked trusts a lease that a reaper has taken;
-* attempts, stalls, leases, checkpoints and the record of workers are what the chronicle says;
-* in the end a healthy worker comes, and every job that was ever enqueued has ended.
+* a reaper takes overdue jobs and no others, and decides as `pgjq.lease.judge` does; no worker that counts from when it
+  asked trusts a lease that a reaper has ended;
+* attempts, stalls, leases, checkpoints and worker records are those of the chronicle;
+* in the end a healthy worker starts, and every job that was ever enqueued has ended.
 
-The storage decides nothing by chance and the story draws everything from its seed: so a seed that fails fails again.
+The storage decides nothing at random, and the story draws everything from its seed: a failing seed always fails.
 
     python -m pgjq.testing --stories 1000000
     python -m pgjq.testing --seed 4711
@@ -74,7 +74,7 @@ OUTCOMES: tuple[Outcome, ...] = (
 
 @dataclass(eq=False)
 class Story:
-    """One seed, played on one storage. `trace` is what was answered, the same on every storage."""
+    """One seed, played on one storage. `trace` has the replies, the same on every storage."""
 
     seed: int
     storage: Storage
@@ -104,7 +104,7 @@ class Story:
         }
 
     def play(self) -> list[Any]:
-        """Play the story to its end, and return what was answered."""
+        """Play the story to its end, and return the replies."""
         self.enqueue()
         self.enqueue()
         for step in self.chance.choices(list(self.weights), list(self.weights.values()), k=STEPS):
@@ -153,7 +153,7 @@ class Story:
         self._note("beat", worker, len(pulse.lost), len(pulse.cancel_requested))
 
     def settle(self) -> None:
-        """End some of a worker's runs in one batch, whether or not their leases still hold."""
+        """End some of a worker's runs in one batch, whether or not their leases are still valid."""
         worker = self.chance.choice(WORKERS)
         if worker in self.frozen or not self.in_flight[worker]:
             return
@@ -170,7 +170,7 @@ class Story:
         )
 
     def _ended(self, settlement: Settlement) -> State | None:
-        """Write down what a settlement must lead to."""
+        """Record the state that a settlement must lead to."""
         if not self._is_valid(settlement.lease):
             return None
         life = self.lives[settlement.lease.id]
@@ -200,7 +200,7 @@ class Story:
         self._note("save", lease.id, lease.number, held)
 
     def crash(self) -> None:
-        """Lose everything that a worker knew; its name comes back with empty hands."""
+        """Lose the state of a worker; its name comes back without in-flight runs."""
         worker = self.chance.choice(WORKERS)
         self.in_flight[worker] = []
         self.frozen.discard(worker)
@@ -209,7 +209,7 @@ class Story:
         self.frozen.add(self.chance.choice(WORKERS))
 
     def thaw(self) -> None:
-        """Wake one up, which goes on with what it believes to hold."""
+        """Unfreeze a worker, which continues with the leases it believes to hold."""
         if self.frozen:
             self.frozen.discard(self.chance.choice(sorted(self.frozen)))
 
@@ -261,7 +261,7 @@ class Story:
         self.clock.advance(seconds)
 
     def _check(self) -> None:
-        """Hold the storage against the chronicle."""
+        """Compare the storage with the chronicle."""
         found, _ = drive(self.ops.find(JobFilter(queue=self.queue)))
         assert [status.id for status in found] == list(self.lives), "a job was lost, or there is one too many"
         for status in found:
@@ -274,7 +274,7 @@ class Story:
             assert status.worker == life.worker
 
     def finish(self) -> None:
-        """Let everybody go, and a healthy worker come: every job ends, and late words of the others change nothing."""
+        """Replace all workers by a healthy one: every job ends, and late writes change nothing."""
         zombies = [h for held in self.in_flight.values() for h in held]
         self.in_flight = {worker: [] for worker in WORKERS}
         self.frozen.clear()
@@ -296,14 +296,14 @@ class Story:
         return None if seconds is None else self.now + seconds * (1 - MARGIN)
 
     def _note(self, *words: Any) -> None:
-        """Write down what was asked and answered; now and then see whether everything is as it must be."""
+        """Record a call and its reply; every few steps, check all invariants."""
         self.trace.append((self.now, *words))
         if len(self.trace) % OFTEN == 0:
             self._check()
 
 
 def play(seed: int, memory: type[MemoryStorage] = MemoryStorage) -> list[Any]:
-    """Play one seed in memory; an error names it."""
+    """Play one seed in memory; an error names the seed."""
     clock = ManualClock()
     try:
         return Story(seed, memory(clock=clock), clock).play()
@@ -313,7 +313,7 @@ def play(seed: int, memory: type[MemoryStorage] = MemoryStorage) -> list[Any]:
 
 
 def play_all(seeds: Sequence[int], memory: type[MemoryStorage] = MemoryStorage) -> int:
-    """Play seeds in memory, up to the first that fails; return how many there were."""
+    """Play seeds in memory, until one fails; return their number."""
     for seed in seeds:
         play(seed, memory)
     return len(seeds)

@@ -1,4 +1,4 @@
-"""The contract: events, wake-ups, leaders, and the end."""
+"""Storage contract: events, wake-ups, leaders, and closing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pgjq.testing.cases import Cases, case
 
 
 class Hearing(Cases):
-    """Events, wake-ups, leaders, and the end."""
+    """Events, wake-ups, leaders, and closing."""
 
     @case
     async def test_a_subscriber_hears_a_jobs_life(self, bench: Bench) -> None:
-        heard = await bench.ops.subscribe(QUEUE)
+        subscription = await bench.ops.subscribe(QUEUE)
         await bench.enqueue("a", max_attempts=5)
         await bench.settle(await bench.claim_one(), Failing(BOOM))
         await bench.settle(await bench.claim_one(), Released())
@@ -28,7 +28,7 @@ class Hearing(Cases):
         await bench.settle(await bench.claim_one(), Completed(b"1"))
         await bench.enqueue("b")
         await bench.ops.cancel(QUEUE, "b")
-        events = await self._hear(heard, 13)
+        events = await self._take_events(subscription, 13)
         assert [(e.name, e.id) for e in events] == [
             ("queued", "a"),
             ("processing", "a"),
@@ -45,13 +45,13 @@ class Hearing(Cases):
         ]
         stalled = events[6]
         assert (stalled.count, stalled.action, stalled.reason) == (1, "recovered", "lease")
-        await heard.close()
+        await subscription.close()
 
-    async def _hear(self, heard: Any, at_most: int) -> list[Any]:
-        """Take events until the last thing that was done has been heard."""
+    async def _take_events(self, subscription: Any, at_most: int) -> list[Any]:
+        """Take events until the event of the last operation."""
         events: list[Any] = []
         while len(events) < at_most and not (events and events[-1].name == "cancelled"):
-            more = await heard.next(10)
+            more = await subscription.next(10)
             assert more, f"heard only {[e.name for e in events]}"
             events += more
         return events
@@ -63,36 +63,36 @@ class Hearing(Cases):
         await bench.enqueue("a", queue="two")
         await bench.enqueue("b", queue="one")
         await bench.ops.cancel("one", "b")
-        assert [(e.queue, e.id) for e in await self._hear(one, 2)] == [("one", "b")] * 2
-        assert [e.queue for e in await self._hear(everything, 3)] == ["two", "one", "one"]
+        assert [(e.queue, e.id) for e in await self._take_events(one, 2)] == [("one", "b")] * 2
+        assert [e.queue for e in await self._take_events(everything, 3)] == ["two", "one", "one"]
         await one.close()
         await everything.close()
 
     @case
     async def test_a_big_batch_is_heard_whole(self, bench: Bench) -> None:
-        heard = await bench.ops.subscribe(QUEUE)
+        subscription = await bench.ops.subscribe(QUEUE)
         ids = [f"{n:04}-{'é' * 100}" for n in range(500)]
         await bench.enqueue_all(*ids)
         events: list[Any] = []
         while len(events) < len(ids):
-            events += await heard.next(10)
+            events += await subscription.next(10)
         assert sorted(e.id for e in events) == ids
-        await heard.close()
+        await subscription.close()
 
     @case
     async def test_silence_is_an_empty_list(self, bench: Bench) -> None:
-        heard = await bench.ops.subscribe(QUEUE)
-        assert await heard.next(0.01) == []
-        await heard.close()
+        subscription = await bench.ops.subscribe(QUEUE)
+        assert await subscription.next(0.01) == []
+        await subscription.close()
 
     @case
     async def test_a_closed_subscription_hears_no_more(self, bench: Bench) -> None:
-        heard = await bench.ops.subscribe(QUEUE)
-        await heard.close()
-        await heard.close()
+        subscription = await bench.ops.subscribe(QUEUE)
+        await subscription.close()
+        await subscription.close()
         await bench.enqueue("a")
         with pytest.raises(StorageError):
-            await heard.next(10)
+            await subscription.next(10)
 
     @case
     async def test_sleep_ends_at_once_when_there_is_work(self, bench: Bench) -> None:
@@ -185,11 +185,11 @@ class Hearing(Cases):
     @case
     async def test_a_closed_storage_says_so(self, bench: Bench) -> None:
         await bench.enqueue("a")
-        heard = await bench.ops.subscribe()
+        subscription = await bench.ops.subscribe()
         await bench.ops.close()
         bench.storage.close()
         bench.storage.close()
         with pytest.raises(StorageError, match="closed"):
             await bench.enqueue("b")
         with pytest.raises(StorageError, match="closed"):
-            await heard.next(10)
+            await subscription.next(10)

@@ -1,4 +1,4 @@
-"""The contract: waiting for one job."""
+"""Storage contract: waiting for the result of one job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, ResultWaiter
 
 
-# Longer than any test may take, so that only a notification can explain an answer.
+# Longer than any test may take, so that only a notification explains a result.
 PATIENCE = 3600.0
 
 
@@ -27,13 +27,13 @@ def submission(job_id: str, **options: Any) -> Submission:
 
 
 async def result_waiter(bench: Bench, job_id: str, **options: Any) -> tuple[ResultWaiter, EnqueueResult]:
-    """Make ready, and enqueue."""
+    """Create a waiter, and enqueue its job."""
     waiter = await bench.ops.result_waiter(QUEUE, job_id)
     return waiter, await waiter.enqueue(submission(job_id, **options))
 
 
 async def answer(waiter: ResultWaiter, timeout: float = PATIENCE) -> Answer:
-    """Wait for the answer, which there must be, and wait no more."""
+    """Wait for the result, which must come, and close the waiter."""
     found = await waiter.answer(timeout)
     await waiter.close()
     assert found is not None
@@ -41,7 +41,7 @@ async def answer(waiter: ResultWaiter, timeout: float = PATIENCE) -> Answer:
 
 
 class Waiting(Cases):
-    """Waiting for one job."""
+    """Waiting for the result of one job."""
 
     @case
     async def test_a_waiter_gets_the_result(self, bench: Bench) -> None:
@@ -79,7 +79,7 @@ class Waiting(Cases):
 
     @case
     async def test_a_result_that_expired_unread_says_so(self, bench: Bench) -> None:
-        """Whoever added the job may have been told the result when it was there; whoever found it has to ask."""
+        """The waiter that added the job may get the result with the end; one that joined reads it."""
         await bench.enqueue("a", result_ttl=10)
         waiter, _ = await result_waiter(bench, "a")
         await bench.settle(await bench.claim_one(), Completed(b"1"))
@@ -157,7 +157,7 @@ class Waiting(Cases):
 
     @case
     async def test_a_record_that_is_pruned_unread_ends_the_wait(self, bench: Bench) -> None:
-        """The notification comes with the end; the answer is read from it, or the record is found to be gone."""
+        """The notification comes at the end, with the result; or the waiter finds the record gone."""
         waiter, _ = await result_waiter(bench, "a", result_ttl=10, delete_after_seconds=10)
         await bench.settle(await bench.claim_one(), Completed(b"1"))
         bench.clock.advance(11)
@@ -171,7 +171,7 @@ class Waiting(Cases):
     async def test_a_job_that_is_retried_before_its_waiter_looks_is_answered(
         self, bench: Bench, cancelled: bool
     ) -> None:
-        """The waiter learns of the first end or of the second, whichever it sees, and never waits for neither."""
+        """The waiter sees the first end or the second, and always one of them."""
         waiter, _ = await result_waiter(bench, "a")
         if cancelled:
             await bench.ops.cancel(QUEUE, "a")

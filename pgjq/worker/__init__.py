@@ -1,1 +1,1 @@
-"""Running jobs: claim, execute, settle, and hold the leases meanwhile."""
+"""The worker: claim jobs, run their handlers, settle outcomes, and renew leases meanwhile."""

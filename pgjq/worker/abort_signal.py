@@ -1,4 +1,4 @@
-"""The word to stop, as a handler hears it."""
+"""The abort signal that a handler gets as `job.signal`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ERRORS: dict[str, type[PgjqError]] = {
 
 
 def is_abort(error: BaseException) -> bool:
-    """Tell whether an exception is one that `raise_if_aborted` raises."""
+    """Return whether `raise_if_aborted` raised this exception."""
     return type(error) in (PgjqError, *_ERRORS.values())
 
 
 class AbortSignal:
-    """Set once, when a run should end: on cancellation, expiry, loss of the lease, or shutdown past the grace period.
+    """Set once, when a run should end: cancelled, expired, lease lost, or grace period over.
 
-    A thread cannot be killed and a coroutine may not be listening, so this is a request. Whoever ignores it loses
-    nothing but time: its outcome is refused by the lease.
+    It is a request: a thread cannot be killed, and a coroutine may not check it. A handler that ignores it only wastes
+    time: the storage refuses its outcome by the lease.
     """
 
     __slots__ = ("_callback", "_waiters", "reason")
@@ -49,8 +49,8 @@ class AbortSignal:
         return self.reason is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run should end, at the longest `timeout` seconds; say whether it should."""
-        # A job that nobody waits in needs no event, and most are such; so one is made here, under a lock of all.
+        """Block until the run should end, at most `timeout` seconds; return whether it should."""
+        # Most handlers never wait, so the event is created only here, under one lock for all signals.
         with self.shared:
             if self.aborted:
                 return True
@@ -63,7 +63,7 @@ class AbortSignal:
             raise _ERRORS.get(self.reason, PgjqError)(f"this run should end: {self.reason}")
 
     def abort(self, reason: str) -> bool:
-        """Set it, from any thread; the first reason stays. Say whether this was the first."""
+        """Set the signal, from any thread; the first reason stays. Return whether this call set it."""
         with self.shared:
             if self.aborted:
                 return False
@@ -75,7 +75,7 @@ class AbortSignal:
         return True
 
     def on_abort(self, callback: Callable[[], None]) -> None:
-        """Have something done when it is set; there is one such thing."""
+        """Set the one callback that is called when the signal is set."""
         with self.shared:
             self._callback = callback
             late = self.aborted

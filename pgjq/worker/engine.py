@@ -1,7 +1,8 @@
-"""The engine of a worker, on one event loop: claim, execute, settle; heartbeat and reaper run beside it.
+"""The engine of a worker: claim, execute and settle on one event loop.
 
-* A claim asks for as many jobs as there are free slots, and for as many more as the handlers recently finished in a
+* A claim asks for as many jobs as there are free slots, plus the number that the handlers recently finished in a
   tenth of a second, so that handlers do not wait for the storage.
+* The heartbeat, the deadline watch and the reaper run on threads of their own.
 * A claimed job is in `InFlight` until it is settled, and counts against the room for new claims. So the worker stops
   claiming when the storage does not accept outcomes.
 * A job that has not started a second after its claim is released; the attempt does not count.
@@ -47,22 +48,22 @@ if TYPE_CHECKING:
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
 
-# How often sleeping begins anew. It is no bound on how late work is found: inside, a storage looks for itself every
-# `block_timeout` seconds, woken or not.
+# How often the sleep restarts. It does not bound how late work is found: inside, a storage polls every `block_timeout`
+# seconds, notified or not.
 ASLEEP = 3600.0
 
-# A claim of more than this is hardly cheaper for each of its jobs, and the handlers would run dry while they wait for
-# it: better that a claim, the handlers and a settle are all at work at the same time.
+# A larger claim is hardly cheaper per job, and the handlers would run out of jobs while they wait for it. With smaller
+# ones a claim, the handlers and a settle all work at the same time.
 CLAIM = 500
 
 
-# How long a storage that does not answer is waited for after a stop's grace. With what the last calls take to fail a
-# stop ends within three seconds of its grace.
+# How long a stop waits for a storage that does not answer, after its grace. With the time that the last calls take to
+# fail, a stop ends within three seconds of its grace.
 GOODBYE_SECONDS = 1.25
 
 
 class Engine:
-    """Runs the jobs of some queues until it is stopped. Made and used on one running event loop."""
+    """Runs the jobs of some queues until it is stopped. Create and use it on one event loop."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class Engine:
             self._registration,
             usual=policy.heartbeat,
             abort=self._abort,
-            give_back=self._give_back,
+            release_late=self._release_late,
             report=self._faults.activity("renewing leases"),
         )
         self._reaper = WorkerReaper(
@@ -149,10 +150,10 @@ class Engine:
         self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
     async def stop(self, grace: float) -> None:
-        """Claim no more, give running jobs `grace` seconds, give back what has not finished, leave nothing behind.
+        """Stop claiming, give running jobs `grace` seconds, release unfinished ones, clean up.
 
-        A storage that does not answer is waited for a little longer than that, and no more: what it did not take stays
-        with its lease.
+        A storage that does not answer gets a little longer, and no more: jobs that it could not settle keep their lease
+        until it expires.
         """
         until = time.monotonic() + grace
         cut = self._loop.call_later(grace + GOODBYE_SECONDS, self._deadline.end_within, 0.0)
@@ -169,7 +170,7 @@ class Engine:
         await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
-        # Released first: a handler that returns because it is told to stop has not completed its job.
+        # Released first: a handler that returns because of its abort signal has not completed its job.
         self._release(self._in_flight.all())
         for run in self._in_flight.all():
             run.signal.abort(SHUTDOWN)
@@ -184,10 +185,10 @@ class Engine:
         self._publisher.stop(self._in_flight.all())
 
     async def _wait_for_claimer(self, until: float) -> None:
-        """Wait for the claim that is on its way, or for the end of the nap.
+        """Wait for the claim in progress, or for the end of the sleep.
 
-        psycopg takes up to ten seconds to cancel a statement that the server does not answer. The task that does so is
-        left to itself then.
+        psycopg takes up to ten seconds to cancel a statement that the server does not answer. This stops waiting for
+        that task.
         """
         await asyncio.wait([self._claimer], timeout=max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
 
@@ -197,10 +198,9 @@ class Engine:
             await within(min(left, 1.0), self._room.wait())
 
     async def _wait_until_settled(self, until: float) -> None:
-        """Wait until nothing is in our hands. What a storage that is away cannot take is let go.
+        """Wait until no run is in flight; drop those that an unavailable storage cannot settle.
 
-        Hands, and not the settler, know what is missing: a thread that has just ended a run may not have handed its
-        outcome in.
+        `InFlight` decides, not the settler: a thread that has just ended a run may not have handed its outcome in yet.
         """
         while any(self._may_be_settled(run) for run in self._in_flight.all()) and time.monotonic() < until:
             self._room.clear()
@@ -215,8 +215,8 @@ class Engine:
             if run.end():
                 self._settler.put(run, Released())
 
-    def _give_back(self, ops: Operations, runs: list[Run]) -> None:
-        """Release runs that were given up, on the heartbeat's thread and connection: the loop may be blocked."""
+    def _release_late(self, ops: Operations, runs: list[Run]) -> None:
+        """Release runs on the heartbeat's thread and connection: the event loop may be blocked."""
         self._executor.claim_less()
         try:
             answers = drive(ops.settle([Settlement(run.claimed.lease, Released()) for run in runs]))
@@ -236,13 +236,13 @@ class Engine:
                 if not await self._claim():
                     await self._sleep()
                 pause = BACKOFF
-            except Exception as error:  # noqa: BLE001  (a claimer that dies would leave an idle worker behind)
+            except Exception as error:  # noqa: BLE001  (a claimer that dies would leave the worker idle)
                 self._claiming(error)
                 await within(pause, self._stopping.wait())
                 pause = longer(pause)
 
     async def _claim(self) -> bool:
-        """Claim once there is room worth a claim; say whether more may be waiting."""
+        """Claim once there is enough room for a claim; return whether more jobs may be due."""
         wanted = await self._wait_for_room()
         if self._stopping.is_set():
             return True
@@ -256,11 +256,11 @@ class Engine:
             raise
         self._claiming.succeeded()
         self._take(jobs, sent)
-        await asyncio.sleep(0)  # Handlers begin before the next claim is made.
+        await asyncio.sleep(0)  # Lets handlers start before the next claim.
         return len(jobs) == wanted
 
     def _take(self, jobs: list[Claimed], sent: float) -> None:
-        """Start the runs of jobs that were claimed when the claim was sent, or later."""
+        """Start the runs of jobs that were claimed at `sent` or later."""
         runs = [self._run(job, sent) for job in jobs]
         self._in_flight.take(runs)
         self._heartbeat.note(runs)
@@ -287,7 +287,7 @@ class Engine:
 
     async def _wait_for_room(self) -> int:
         while not self._stopping.is_set():
-            # The slots that handlers block are counted one by one, so only if there is room without that.
+            # Slots of blocked handlers are counted one by one, so only if there is room without that.
             if self._room_in(self._executor.concurrency) and (room := self._room_in(self._executor.usable)):
                 return min(room, CLAIM)
             self._room.clear()
@@ -295,13 +295,13 @@ class Engine:
         return 0
 
     def _room_in(self, slots: int) -> int:
-        """How many runs to claim for so many slots; 0 if it is not worth a claim."""
+        """Return how many runs to claim for this many slots; 0 if a claim is not worthwhile."""
         ahead = self._executor.ahead(slots) if self._policy.heartbeat is not None else 0
         room = slots + ahead - len(self._in_flight)
         return room if room > ahead // 2 else 0
 
     async def _sleep(self) -> None:
-        """Sleep until there may be work, or until the worker stops, which wakes it."""
+        """Sleep until there may be work, or until the stop of the worker wakes it."""
         if self._stopping.is_set():
             return
         self._nap = self._loop.create_task(
@@ -314,9 +314,9 @@ class Engine:
                 raise
 
     def _beat(self, job: Claimed) -> float | None:
-        """How often to beat for a job: its own `heartbeat_seconds` twice, else as the policy says.
+        """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
 
-        Without a lease there is nothing to renew, but a wish to cancel to be heard of.
+        Without a lease the heartbeat renews nothing, but still finds cancel requests.
         """
         own = job.options.heartbeat_seconds
         return own / 2 if own is not None else self._policy.heartbeat
@@ -346,12 +346,12 @@ class Engine:
                 self._publisher.settled(run, outcome, answer.state)
 
     def _committed(self, run: Run, outcome: Outcome) -> None:
-        """Take note of a run that its handler completed in its own transaction, on any thread."""
+        """Record, on any thread, a run that its handler completed in its own transaction."""
         answer = Settled(run.claimed.lease, "completed")
         call_on_loop(self._loop, self._settled, [(run, outcome, answer)])
 
     def _abort(self, run: Run, reason: str) -> None:
-        """End a run from outside, on another thread; what is over is settled without its handler."""
+        """Abort a run from another thread; a run that is over is settled without its handler."""
         first = run.signal.abort(reason)
         if first and reason == LEASE_LOST:
             log_lease_lost(run)
@@ -362,7 +362,7 @@ class Engine:
         elif reason == EXPIRED and run.end():
             self._settler.put_from_thread(run, self._expired(run))
         else:
-            return  # This is told at every heartbeat until the run is settled; a coroutine is cancelled once.
+            return  # Every heartbeat repeats this until the run is settled; a coroutine is cancelled once.
         self._executor.abort(run)
 
     def _expired(self, run: Run) -> Outcome:
@@ -373,7 +373,7 @@ class Engine:
         )
 
     def _publish_error(self, error: Exception, doing: str) -> bool:
-        """Hand an error to the `error` callbacks of every queue; say whether a queue has none, so that it is logged."""
+        """Pass an error to the `error` callbacks of every queue; return whether to log it as well."""
         buses = [consumer.bus for consumer in self._consumers.values()]
         for bus in buses:
             if bus.wants("error"):

@@ -1,12 +1,12 @@
-"""Events of one job are published in the order in which they happened.
+"""Publish the events of one job in the order in which they happened.
 
-The answers that events are made of overtake each other: claims, settlements, reaps and enqueues use connections and
-threads of their own. What a later answer tells is held back until the earlier one was published:
+The replies that events are made of overtake each other: claims, settlements, reaps and enqueues use separate
+connections and threads. Events of a later reply are held back until the earlier ones are published:
 
-* a run's events wait for the ending of the run before it, if that was handed to the settler and is not answered yet;
-  so do `queued` and `cancelled`, which the caller of `enqueue` and `cancel` publishes;
-* those of a first attempt wait for enqueues of this queue that were under way at the claim: one may be the job's own;
-* those of a job that was claimed before wait for a reap under way in this worker, which may be what took it back.
+* a run's events wait for the end of the run before it, if the settler has that outcome and no reply yet; so do `queued`
+  and `cancelled`, which the caller of `enqueue` and `cancel` publishes;
+* those of a first attempt wait for enqueues of this queue in progress at the claim: one may be the job's own;
+* those of a job that was claimed before wait for a reap in progress in this worker, which may have released the job.
 
 Only queues with subscribers pay for this: a lookup by id for each claim and each settlement.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Holds callbacks back until something has been published. Used from any thread."""
+    """Holds callbacks back until an earlier event has been published. Used from any thread."""
 
     __slots__ = ("_held", "_lock")
 
@@ -35,7 +35,7 @@ class Gate:
         self._held: list[Callable[[], Any]] | None = []
 
     def hold(self, callback: Callable[[], Any]) -> bool:
-        """Call this when the gate opens; False if it is open already."""
+        """Call this when the gate opens; return False if it is open already."""
         with self._lock:
             if self._held is None:
                 return False
@@ -43,7 +43,7 @@ class Gate:
             return True
 
     def open(self) -> None:
-        """Call what was held back, in its order; a second call does nothing."""
+        """Call the held callbacks in order; a second call does nothing."""
         with self._lock:
             held, self._held = self._held or [], None
         for callback in held:
@@ -51,12 +51,12 @@ class Gate:
 
 
 class EventOrder:
-    """What the events of one queue wait for."""
+    """Gates that the events of one queue wait for."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
         self._enqueues: dict[Gate, None] = {}
-        self._runs: dict[str, Run] = {}  # The latest of each job, until its ending was published.
+        self._runs: dict[str, Run] = {}  # The latest run of each job, until its end is published.
 
     def begin_enqueue(self) -> Gate | None:
         """Hold back the events of jobs that are claimed from now on, until `end_enqueue`."""
@@ -67,15 +67,15 @@ class EventOrder:
         return gate
 
     def end_enqueue(self, gate: Gate | None) -> None:
-        """Let go what `begin_enqueue` held back; a second call does nothing."""
+        """Publish the events that `begin_enqueue` holds back; a second call does nothing."""
         if gate is not None:
             self._enqueues.pop(gate, None)
             gate.open()
 
     def publish(self, event: Event, enqueue: Gate | None = None) -> None:
-        """Publish what a caller did to a job, after the ending of a run that came before it.
+        """Publish a caller's change of a job, after the end of the run before it.
 
-        A run that waits for this enqueue came after it; the one before that run may not be published yet.
+        A run that waits for this enqueue came after it; the run before that one may not be published yet.
         """
         run = self._runs.get(event.id)
         gate = run.behind if run is not None and enqueue in run.waits else self._unpublished_ending(run)
@@ -83,7 +83,7 @@ class EventOrder:
             self._bus.tell(event)
 
     def claimed(self, run: Run, reap: Gate | None) -> list[Gate]:
-        """Return what the events of a run that was claimed have to wait for."""
+        """Return the gates that the events of a claimed run wait for."""
         job_id = run.claimed.lease.id
         gates = list(self._enqueues) if run.claimed.attempts == 1 else []
         if reap is not None and run.claimed.lease.number > 1:
@@ -96,7 +96,7 @@ class EventOrder:
         return gates
 
     def published(self, run: Run) -> None:
-        """Take note that the ending of a run was published, or that there will be none."""
+        """Record that the end of a run was published, or that there will be none."""
         job_id = run.claimed.lease.id
         if self._runs.get(job_id) is run:
             del self._runs[job_id]
@@ -105,9 +105,9 @@ class EventOrder:
             run.gate.open()
 
     def _unpublished_ending(self, run: Run | None) -> Gate | None:
-        if run is None or not run.ended:  # What has not ended here was taken back: it will publish nothing.
+        if run is None or not run.ended:  # A run that has not ended here was reaped: it publishes nothing.
             return None
         gate = run.make_gate()
-        if run.published:  # Since it was looked up, on the loop; it may have missed the gate.
+        if run.published:  # Since the lookup, on the loop; it may have missed the gate.
             gate.open()
         return gate

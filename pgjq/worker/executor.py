@@ -1,14 +1,13 @@
-"""Where handlers run: coroutines on the loop, plain functions and callbacks on threads.
+"""Run handlers: coroutines on the event loop, plain functions and callbacks on threads.
 
-A run waits here until one of `concurrency` slots is free. Coroutines get a task each, with a copy of the context that
-the worker was started in. Threads take their next run themselves, without asking the loop, as long as there are no
-coroutines to share the slots with.
+A run waits here until one of `concurrency` slots is free. Each coroutine gets a task, with a copy of the context that
+the worker was started in. Threads take their next run directly, without the loop, unless coroutines share the slots.
 
 Rules
-* Whatever a handler raises ends its run and nothing else: a KeyboardInterrupt that left a task would end the loop.
-* A slot is taken until its handler has returned, also when its run was over before: a coroutine that was cancelled may
-  still be cleaning up, a thread cannot be cancelled at all.
-* A handler may outlive its worker, and then its loop. What it returns or raises is logged.
+* Any exception of a handler ends its run and nothing else: a KeyboardInterrupt that left a task would end the loop.
+* A slot is taken until its handler has returned, even if its run was over before: a cancelled coroutine may still be
+  cleaning up, and a thread cannot be cancelled.
+* A handler may outlive its worker, and then its loop. Its late result or exception is logged.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Operations, Storage
 
-# How long coroutines that were cancelled when the worker stopped may clean up.
+# How long cancelled coroutines may clean up when the worker stops.
 CLEANUP_SECONDS = 1.0
 
 
 class Executor:
-    """Runs what it is given; `ended` is called once for each run, on the loop or on a thread, with its outcome.
+    """Runs handlers; calls `ended` once per run, on the loop or on a thread, with the outcome.
 
-    `freed` is called on the loop when a handler returns whose run was over before.
+    Calls `freed` on the loop when a handler returns whose run was over before.
     """
 
     def __init__(
@@ -68,8 +67,8 @@ class Executor:
         self._waiting: deque[Run] = deque()
         self._inbox: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._tasks: dict[Run, asyncio.Task[None]] = {}
-        self._busy: set[Run] = set()  # On threads; adding and discarding are atomic.
-        self._handed = 0  # To threads that share the slots with coroutines; only the loop counts.
+        self._busy: set[Run] = set()  # Runs on threads; adding and discarding are atomic.
+        self._handed = 0  # Runs passed to threads that share the slots with coroutines; only the loop counts.
         self._threads = [
             BackgroundThread(f"pgjq runner {n}", self._serve) for n in range(concurrency if threads else 0)
         ]
@@ -78,41 +77,41 @@ class Executor:
 
     @property
     def running(self) -> int:
-        """How many handlers are running."""
+        """The number of running handlers."""
         return len(self._tasks) + len(self._busy)
 
     @property
     def usable(self) -> int:
-        """How many slots are not taken by handlers whose runs are over."""
+        """The number of slots not taken by handlers whose runs are over."""
         stuck = sum(run.ended for run in tuple(self._busy)) + sum(run.ended for run in self._tasks)
         return self.concurrency - stuck
 
     @property
     def waiting(self) -> int:
-        """How many runs have not started."""
+        """The number of runs that have not started."""
         return len(self._waiting) + self._inbox.qsize()
 
     @property
     def may_keep_waiting(self) -> bool:
-        """Whether a run may not start at once: no slot is free, or a coroutine before it may block the loop."""
+        """Whether a run may have to wait: for a slot, or for a coroutine that blocks the loop."""
         return self.running + self.waiting > (self.concurrency if self._alone else 1)
 
     def ahead(self, slots: int) -> int:
-        """How many runs are worth claiming before one of `slots` is free: those that could start in a moment."""
+        """Return how many runs to claim before a slot is free: those that could start soon."""
         saturated = self.running + self.waiting >= self.concurrency
         return self._prefetch.ahead(slots, saturated=saturated, now=time.perf_counter())
 
     def claim_less(self) -> None:
-        """Claim nothing ahead until handlers are seen to end; called from any thread."""
+        """Stop prefetching until handlers end; called from any thread."""
         self._prefetch.reset(time.perf_counter())
 
     def submit(self, runs: list[Run]) -> None:
-        """Start runs as slots become free, in their order."""
+        """Start runs in order, as slots become free."""
         self._waiting.extend(runs)
         self._fill()
 
     def take_back(self) -> list[Run]:
-        """Give up every run that has not started."""
+        """Remove and return every run that has not started."""
         runs = list(self._waiting)
         self._waiting.clear()
         while True:
@@ -129,7 +128,7 @@ class Executor:
             call_on_loop(self._loop, self._cancel, run)
 
     async def stop(self) -> None:
-        """Wait a moment for cancelled coroutines to clean up, and let threads end when their handlers return."""
+        """Wait briefly for cancelled coroutines to clean up; threads end when their handlers return."""
         for _ in self._threads:
             self._inbox.put(None)
         if self._tasks:
@@ -170,15 +169,15 @@ class Executor:
             try:
                 outcome = self._completed(run, await run.consumer.handler(job))
             except asyncio.CancelledError as error:
-                # At shutdown the run is given back; a lost lease costs the attempt, if the storage still listens.
+                # At shutdown the run is released; a lost lease costs the attempt, if the storage accepts the outcome.
                 outcome = Released() if run.abort_reason == SHUTDOWN else self._decided(run, error)
             except BaseException as error:
                 if self._loop.is_closed():
-                    raise  # Python throws GeneratorExit into a coroutine that its loop left behind.
+                    raise  # Python throws GeneratorExit into a coroutine whose loop is gone.
                 outcome = self._decided(run, error)
         self._prefetch.measure(time.perf_counter() - began)
         self._end_task(run, outcome)
-        del outcome  # It has the exception, whose traceback has this frame: a cycle.
+        del outcome  # It refers to the exception, whose traceback refers to this frame: a cycle.
 
     def _end_task(self, run: Run, outcome: Outcome) -> None:
         self._tasks.pop(run, None)
@@ -188,10 +187,10 @@ class Executor:
 
     def _serve(self) -> None:
         """Run plain functions, one after the other."""
-        # The wait has no bound and misses nothing: the inbox holds each run until a thread takes it, and `stop` puts a
+        # The wait is unbounded and misses nothing: the inbox keeps each run until a thread takes it, and `stop` puts a
         # None into it for each thread.
         while (run := self._inbox.get()) is not None:
-            # What waited until its lease was lost is another worker's; it is given back, should it still be ours.
+            # A run that waited until its lease was lost is another worker's; it is released in case it is still ours.
             started = not run.is_over() and run.start()
             if not self._finish(run, self._take(run) if started else Released(), on_loop=False) and started:
                 call_on_loop(self._loop, self._freed)
@@ -214,12 +213,12 @@ class Executor:
         try:
             handler = run.consumer.handler
             result = _call_back(run, job) if run.consumer.style == "callback" else handler(job)
-        except BaseException as error:  # noqa: BLE001  (a thread that dies would take its slot along)
+        except BaseException as error:  # noqa: BLE001  (a thread that dies would lose its slot)
             return self._decided(run, error)
         return self._completed(run, result)
 
     def _completed(self, run: Run, result: Any) -> Outcome:
-        """Write the result down. One that cannot be written fails the job for good: its work is done, and done once."""
+        """Serialise the result; an error fails the job permanently: its work must not be repeated."""
         try:
             return Completed(serialize_result(run.consumer.result_serde, result, run.claimed.lease.id))
         except BaseException as error:  # noqa: BLE001
@@ -245,14 +244,14 @@ class Executor:
 
 
 def _decoded(run: Run) -> tuple[Any, Any]:
-    """Read a job's payload and checkpoint; what cannot be read fails this job and no other."""
+    """Read a job's payload and checkpoint; unreadable bytes fail only this job."""
     serde, claimed = run.consumer.payload_serde, run.claimed
     checkpoint = None if claimed.checkpoint is None else serde.deserialize(claimed.checkpoint)
     return serde.deserialize(claimed.payload), checkpoint
 
 
 def _call_back(run: Run, job: Job) -> Any:
-    """Call a handler of the callback style, and wait for its word or for the signal."""
+    """Call a callback-style handler, and wait for `done` or for the abort signal."""
     said: list[tuple[BaseException | None, Any]] = []
     spoken = threading.Event()
 
@@ -263,8 +262,8 @@ def _call_back(run: Run, job: Job) -> Any:
 
     run.signal.on_abort(spoken.set)
     run.consumer.handler(job, done)
-    # The wait is as long as the job: it ends with `done`, or with the signal at expiry, loss of the lease or shutdown.
-    # A signal that was set before `on_abort` has called it already.
+    # The wait lasts as long as the job: it ends with `done`, or with the signal at expiry, lease loss or shutdown.
+    # If the signal was set before `on_abort`, `on_abort` has called the callback.
     spoken.wait()
     if not said:
         job.signal.raise_if_aborted()

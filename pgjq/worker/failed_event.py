@@ -1,4 +1,4 @@
-"""The error that a `failed` event carries, with the payload at hand for whoever buries it."""
+"""The error of a `failed` event, which carries the payload for custom dead letter handling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def failure(
     serde: Serde,
     cause: BaseException | None = None,
 ) -> JobFailedError:
-    """Make the error of a job that failed for good: a MaxRetriesError when its attempts ran out.
+    """Return the error of a permanently failed job: a MaxRetriesError when its attempts ran out.
 
     Its `original_error` and `__cause__` are the exception itself, if it was raised in this process.
     """
@@ -36,7 +36,7 @@ def failure(
 
 
 def read(serde: Serde, data: bytes) -> Any:
-    """Read what an event tells of; what cannot be read is told as the bytes it is, and hurts nobody."""
+    """Decode a value for an event; return the bytes themselves if they cannot be read."""
     try:
         return serde.deserialize(data)
     except Exception:  # noqa: BLE001

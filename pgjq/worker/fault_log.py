@@ -1,4 +1,4 @@
-"""What a worker or reaper logs about errors of the storage, so that an outage is a few lines and not one for each try.
+"""Log storage errors of a worker or reaper: an outage is a few lines, not one per try.
 
 | what happened | message | level |
 |---|---|---|
@@ -7,10 +7,10 @@
 | everything that had failed works again | `storage available again after … s` | WARNING |
 | any other error of a background activity, at the same pace | `… failed, trying again: …` | ERROR |
 
-* There is one `FaultLog` for each worker or reaper, and one `Activity` for each thing that it does in the background.
+* There is one `FaultLog` per worker or reaper, and one `Activity` per background activity.
 * The first error of a kind has its traceback, once in a worker's life. A kind is an error's class and its cause's.
-* Intervals double up to ten minutes, and begin anew after a minute without errors.
-* `error` callbacks get every error. As long as there is one for every queue, nothing is logged here.
+* Intervals double up to ten minutes, and start over after a minute without errors.
+* `error` callbacks get every error. While every queue has one, nothing is logged here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 FIRST_INTERVAL: Final = 10.0
 LONGEST_INTERVAL: Final = 600.0
-# After so long without an error the next one is news again, and the intervals begin anew.
+# After this long without an error the next one is logged at once, and the intervals start over.
 CALM: Final = 60.0
 
 
 class FaultLog:
-    """Decides which errors of one worker or reaper are logged; for any thread.
+    """Decides which errors of one worker or reaper are logged; thread-safe.
 
-    `publish` hands an error to the `error` callbacks and returns whether it is to be logged as well.
+    `publish` passes an error to the `error` callbacks and returns whether it should be logged as well.
     """
 
     def __init__(self, logger: logging.Logger, worker: str, publish: Callable[[Exception, str], bool]) -> None:
@@ -45,19 +45,19 @@ class FaultLog:
         self._worker = worker
         self._publish = publish
         self._lock = threading.Lock()
-        self._kinds: set[Kind] = set()  # Those whose traceback has been logged.
+        self._kinds: set[Kind] = set()  # Kinds whose traceback has been logged.
         self._outage = _Pace()
         self._since: float | None = None  # When the storage became unavailable.
-        self._told = False  # Whether that was logged.
+        self._outage_logged = False  # Whether the outage was logged.
         self._failing: set[Activity] = set()
         self._others: dict[tuple[str, Kind], _Pace] = {}
 
     def activity(self, doing: str) -> Activity:
-        """Return what reports the errors of one activity, such as "claiming"."""
+        """Return the reporter of one activity, such as "claiming"."""
         return Activity(self, doing)
 
     def failed(self, activity: Activity, error: Exception) -> None:
-        """Take note of an error."""
+        """Record an error, and log it if it is due."""
         if not self._publish(error, activity.doing):
             return
         with self._lock:
@@ -67,14 +67,14 @@ class FaultLog:
                 self._note_other(activity, error)
 
     def succeeded(self, activity: Activity) -> None:
-        """Take note that an activity that had failed works again."""
+        """Record that an activity works again after a failure."""
         with self._lock:
             self._failing.discard(activity)
             if self._failing or self._since is None:
                 return
             seconds, self._since = time.monotonic() - self._since, None
-            if self._told:
-                self._told = False
+            if self._outage_logged:
+                self._outage_logged = False
                 facts = {"worker": self._worker, "seconds": seconds, "count": self._outage.take_count()}
                 self._logger.warning("storage available again after %.0f s", seconds, extra=facts)
 
@@ -86,12 +86,12 @@ class FaultLog:
         is_due = self._outage.is_due(now)
         if not is_due and _kind(error) in self._kinds:
             return
-        if self._told:
+        if self._outage_logged:
             tries = self._outage.count
             message = f"storage unavailable for {now - self._since:.0f} s, {tries} tries failed, retrying: %s"
         else:
             message = "storage unavailable, retrying: %s"
-        self._told = True
+        self._outage_logged = True
         self._log(message, activity, error)
 
     def _note_other(self, activity: Activity, error: Exception) -> None:
@@ -110,7 +110,7 @@ class FaultLog:
 
 
 class Activity:
-    """Something that a worker does in the background, and that reports its errors and its successes."""
+    """Reports the errors and successes of one background activity."""
 
     def __init__(self, log: FaultLog, doing: str) -> None:
         self.doing = doing
@@ -118,23 +118,23 @@ class Activity:
         self._is_failing = False
 
     def __call__(self, error: Exception) -> None:
-        """Report an error; the activity goes on."""
+        """Report an error; the activity continues."""
         self._is_failing = True
         self._log.failed(self, error)
 
     def succeeded(self) -> None:
-        """Report that it works; cheap as long as it did before."""
+        """Report a success; cheap unless the last try failed."""
         if self._is_failing:
             self._is_failing = False
             self._log.succeeded(self)
 
     def beside(self, doing: str) -> Activity:
-        """Return another activity of the same worker."""
+        """Return the reporter of another activity of the same worker."""
         return self._log.activity(doing)
 
 
 class _Pace:
-    """Lets lines through at growing intervals, and counts what it does not let through."""
+    """Lets log lines through at growing intervals, and counts the suppressed ones."""
 
     def __init__(self) -> None:
         self.count = 0

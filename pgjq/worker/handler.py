@@ -1,4 +1,4 @@
-"""What a user registers to do the work, and how it wants to be called."""
+"""Handlers as users register them, and how the worker calls each style."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = "a handler is a function of (job), a coroutine function of (job), or a 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A queue and what is done with its jobs."""
+    """A queue with its handler."""
 
     queue: str
     handler: Callable[..., Any]
@@ -33,7 +33,7 @@ class Consumer:
 
 
 def style_of(handler: Any) -> Style:
-    """Tell how a handler wants to be called; what cannot be called so is a ValidationError."""
+    """Return how to call a handler; an unusable one is a ValidationError."""
     if not callable(handler):
         raise ValidationError(f"{handler!r} is not callable: {STYLES}")
     wanted = _required_arguments(handler)
@@ -55,7 +55,7 @@ def _required_arguments(handler: Callable[..., Any]) -> int:
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
-        return 1  # Some built-in functions do not tell.
+        return 1  # Some built-in functions have no signature.
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     positional = [p for p in parameters if p.kind in kinds]
     required = sum(p.default is inspect.Parameter.empty for p in positional)

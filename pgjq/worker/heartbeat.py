@@ -1,18 +1,18 @@
-"""Two threads that look after leases: one keeps them alive, one stops trusting those that are not.
+"""Two lease threads: the heartbeat renews, the deadline watch distrusts unrenewed leases.
 
 Rules
-* They are threads, and the one that renews has a connection of its own, so that a handler that blocks the event loop,
-  or holds every connection of the pool, does not lose its lease.
-* A run that has not started a second after its claim is given back, on that same connection: the loop that would start
-  or settle it may be blocked.
-* One statement renews everything that is in the worker's hands: what runs, what waits to start, what waits to be
-  settled. A lease that the storage no longer knows is lost; a wish to cancel is passed on by the run's signal.
-* A job that another transaction has locked is skipped: its lease is neither lost nor renewed. The thread asks for it
-  again soon, and for it alone, until it is renewed, lost, or no longer trusted.
-* This thread waits for no locked row for long. All leases of the worker would lapse meanwhile.
-* The watch never waits for the storage, which may be what is wrong. A lease that could not be renewed in time is not
-  trusted any more, before it lapses: its signal is set. What its run ends in is still offered to the storage, which
-  refuses it if somebody else owns the job. An attempt that has taken too long is over, whatever its handler does.
+* They are threads, and the heartbeat has a dedicated connection, so that a handler that blocks the event loop, or holds
+  every connection of the pool, does not lose its lease.
+* A run that has not started a second after its claim is released over that connection: the loop that would start or
+  settle it may be blocked.
+* One statement renews all in-flight runs: running, waiting to start, waiting to be settled. A lease that the storage no
+  longer has is lost; a cancel request sets the run's abort signal.
+* A job that another transaction has locked is skipped: its lease is neither lost nor renewed. The heartbeat soon asks
+  for it again, and for it alone, until it is renewed, lost, or no longer trusted.
+* The heartbeat waits for no locked row for long. All leases of the worker would expire meanwhile.
+* The watch never waits for the storage, which may be the cause. It stops trusting a lease that was not renewed in time
+  before the lease expires, and sets the abort signal. The settler still offers the run's outcome to the storage, which
+  refuses it if another run owns the job. An attempt past its expiry is over, whatever its handler does.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from pgjq.worker.registration import WorkerRegistration
     from pgjq.worker.run import Run
 
-# A worker without jobs looks now and then whether its record is to be renewed.
+# A worker without jobs checks this often whether its record must be renewed.
 IDLE = 20.0
 AT_LEAST = 0.02
 
 
 class _LeaseThread:
-    """A thread that looks at what is in the worker's hands when the next of it is due.
+    """A thread that checks the in-flight runs when the next of them is due.
 
-    It looks twice as often as a usual run needs, so that nobody has to wake it for one: a thread that wakes up takes
-    the interpreter away from the job that has just come.
+    It checks twice as often as a typical run needs, so that a new run need not wake it: a thread that wakes up takes
+    the interpreter away from the new job.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class _LeaseThread:
         self.stop = self._loop.stop
 
     def note(self, runs: Iterable[Run]) -> None:
-        """Look sooner, if one of these is due before the next look."""
+        """Check sooner, if one of these runs is due before the next check."""
         self.look_by(min(map(self._due, runs), default=inf))
 
     def look_by(self, moment: float) -> None:
-        """Look at this moment, if the next look is later."""
+        """Check at this moment, if the next check is later."""
         if moment < self._next:
             self._loop.nudge()
 
     def _step(self) -> float:
-        self._next = inf  # Whoever comes while this looks nudges, and is seen by the next look.
+        self._next = inf  # A run that arrives during a check nudges, and the next check covers it.
         runs = self._in_flight.all()
         self._look(runs)
         now = time.monotonic()
@@ -94,31 +94,31 @@ class Heartbeat:
         *,
         usual: float | None,
         abort: Callable[[Run, str], None],
-        give_back: Callable[[Operations, list[Run]], None],
+        release_late: Callable[[Operations, list[Run]], None],
         report: Activity,
     ) -> None:
         self._ops = ops
         self._registration = registration
         self._abort = abort
-        self._give_back = give_back
-        self._lookout = _LeaseThread("pgjq heartbeat", in_flight, usual=usual, look=self._look, due=_due, report=report)
-        self.start = self._lookout.start
-        self.look_by = self._lookout.look_by
+        self._release_late = release_late
+        self._thread = _LeaseThread("pgjq heartbeat", in_flight, usual=usual, look=self._look, due=_due, report=report)
+        self.start = self._thread.start
+        self.look_by = self._thread.look_by
 
     def note(self, runs: Iterable[Run]) -> None:
-        """Beat sooner, if one of these needs it before the next look."""
+        """Renew sooner, if one of these runs needs it before the next check."""
         self.look_by(min(map(_next_beat, runs), default=inf))
 
     def stop(self) -> None:
         """End the thread and close its connection."""
-        self._lookout.stop()
+        self._thread.stop()
         drive(self._ops.close())
 
     def _look(self, runs: list[Run]) -> None:
         now = time.monotonic()
         late = [run for run in runs if _start_by(run) <= now and run.give_up()]
         if late:
-            self._give_back(self._ops, late)
+            self._release_late(self._ops, late)
         runs = [run for run in runs if run.beat is not None and not run.completing]
         due = [run for run in runs if _next_beat(run) <= now]
         if due:
@@ -140,7 +140,7 @@ class Heartbeat:
                 self._abort(run, CANCELLED)
 
     def _lose(self, run: Run) -> None:
-        """A lease may be gone because its run was settled while the heartbeat was on its way: that is no loss."""
+        """Mark a lease as lost, unless its run was settled while the heartbeat was in progress."""
         run.beat = run.next_beat = None
         if not (run.ended or run.completing):
             self._abort(run, LEASE_LOST)

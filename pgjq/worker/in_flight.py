@@ -1,6 +1,6 @@
-"""What a worker has in its hands: every run from its claim until it is settled.
+"""The in-flight runs of a worker: every run from its claim until it is settled.
 
-The loop adds and removes; the heartbeat's thread reads. A dict under one lock, and nothing is ever waited for in it.
+The loop adds and removes; the heartbeat thread reads. A dict under one lock, which is never held while waiting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """The runs, in the order of their claims."""
+    """The in-flight runs, in the order of their claims."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,6 +36,6 @@ class InFlight:
                 self._runs.pop(run, None)
 
     def all(self) -> list[Run]:
-        """List them."""
+        """List the runs."""
         with self._lock:
             return list(self._runs)

@@ -1,11 +1,11 @@
-"""What a worker logs about jobs: one line for each thing that happened, with its facts as `extra=` fields.
+"""Log lines of a worker about jobs: one line per event, with its facts as `extra=` fields.
 
 | what happened | level |
 |---|---|
 | a job failed for good | ERROR, with the exception |
 | an attempt failed or expired, and the job runs again | WARNING, with the exception |
 | a job stalled: its worker went silent, or the attempt took too long | WARNING; ERROR if it failed by that |
-| a lease was lost; an outcome was refused or dropped | WARNING; INFO for what returned too late |
+| a lease was lost; an outcome was refused or dropped | WARNING; INFO for a handler that returned too late |
 | the handler asked for it: `Retry`, `Discard`; a job was cancelled | INFO |
 | processing, completed, snoozed, released | DEBUG |
 
@@ -76,12 +76,12 @@ def _log_failing(run: Run, outcome: Outcome) -> None:
 
 
 def log_lease_lost(run: Run) -> None:
-    """Log that a running job's lease is not to be trusted any more."""
+    """Log that the worker no longer trusts the lease of a running job."""
     _logger(run).warning("lease lost", extra=_facts(run, lease=run.claimed.lease.number))
 
 
 def log_refused(run: Run, outcome: Outcome, *, known: bool) -> None:
-    """Log an outcome that the storage refused, because the lease is lost; `known` says that the loss was logged."""
+    """Log an outcome refused because the lease is lost; `known`: the loss was logged before."""
     cause = _cause(outcome)
     silent = known and (cause is None or _is_asked_for(cause))
     facts = _facts(run, lease=run.claimed.lease.number, error=_error(outcome))
@@ -90,7 +90,7 @@ def log_refused(run: Run, outcome: Outcome, *, known: bool) -> None:
 
 
 def log_dropped(run: Run, outcome: Outcome) -> None:
-    """Log what a handler returned or raised after its run was over."""
+    """Log the result or exception of a handler whose run was over before."""
     cause = _cause(outcome)
     facts = _facts(run, reason=run.abort_reason, error=_error(outcome))
     if cause is not None and not _is_asked_for(cause):
@@ -100,12 +100,12 @@ def log_dropped(run: Run, outcome: Outcome) -> None:
 
 
 def log_abandoned(run: Run) -> None:
-    """Log a coroutine that goes on although it was cancelled, on a loop that ends."""
+    """Log a coroutine that continues although it was cancelled, on a loop that ends."""
     _logger(run).warning("handler abandoned: it did not end when it was cancelled", extra=_facts(run))
 
 
 def log_stalled(logger: logging.Logger, job: Reaped) -> None:
-    """Log a job that was taken back from a worker."""
+    """Log a stalled job that was reaped."""
     facts = {
         "queue": job.queue,
         "job_id": job.id,
@@ -138,5 +138,5 @@ def _error(outcome: Outcome) -> str | None:
 
 
 def _is_asked_for(cause: BaseException) -> bool:
-    """Tell whether a handler raised this because its run was aborted."""
+    """Return whether a handler raised this because its run was aborted."""
     return isinstance(cause, asyncio.CancelledError) or is_abort(cause)

@@ -1,14 +1,14 @@
-"""Leading, as a candidate sees it.
+"""Client side of leader election.
 
-Rules, and what each failure does
-* A campaign asks the storage again and again: a follower every `acquire_retry_interval`, a leader every
+Protocol, and what each failure does
+* A candidate asks the storage repeatedly: a follower every `acquire_retry_interval`, a leader every
   `renewal_interval`, which proves that it still leads.
-* A proof that fails ends the office at once, here: by a no, or by an error.
-* A proof is trusted for a little less than `lock_ttl`, counted from before it was asked for, while the storage counts
-  from when it was asked. So a leader that gets no answer stops acting before another one can be elected.
-* What the storage knows without asking, such as a connection that was closed, ends the office at once as well.
-* The campaign may hang in a connection to a server that has vanished. Hence a watch beside it, which never talks to the
-  storage, and tells of the loss when the trust is over; `is_leader` never waits for anybody.
+* A proof that fails, by a refusal or an error, ends the leadership in this process at once.
+* The leader trusts a proof for a little less than `lock_ttl`, counted from before it asked; the storage counts from
+  when it was asked. So a leader without a reply stops acting before another one can be elected.
+* A fact that the storage knows without asking, such as a closed connection, ends the leadership at once as well.
+* The campaign may hang in a connection to a server that has vanished. So a watch thread, which never uses the storage,
+  publishes the loss when the trust ends; `is_leader` never blocks.
 * `stop` resigns at once.
 """
 
@@ -37,9 +37,9 @@ GOODBYE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class LeaderElection:
-    """Whether only one of several acts, and how soon another one takes over. Durations are seconds.
+    """Settings of an election: how soon another candidate takes over. Durations are seconds.
 
-    After a crash a follower leads within `lock_ttl + acquire_retry_interval`; with PostgreSQL mostly at its next try.
+    After a crash a follower leads within `lock_ttl + acquire_retry_interval`; with PostgreSQL usually at its next try.
     """
 
     enabled: bool = False
@@ -48,7 +48,7 @@ class LeaderElection:
     acquire_retry_interval: float = 5.0
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot work together, and say which."""
+        """Refuse values that contradict each other, with an error that names them."""
         enabled: Any = self.enabled
         if not isinstance(enabled, bool):
             raise ValidationError(f"enabled must be True or False, not {enabled!r}")
@@ -62,12 +62,12 @@ class LeaderElection:
 
     @property
     def trusted(self) -> float:
-        """How long a proof is trusted: longer than until the next renewal, shorter than the lock lasts."""
+        """How long a proof is trusted: past the next renewal, but shorter than the lock lasts."""
         return self.lock_ttl - min(self.lock_ttl * MARGIN, (self.lock_ttl - self.renewal_interval) / 2)
 
 
 class Leadership:
-    """One candidate for one role, with a campaign and a watch on threads of their own."""
+    """One candidate for one role, with a campaign thread and a watch thread."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Leadership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this candidate can be sure to lead, now. If something casts a doubt on it, the campaign asks."""
+        """Whether this candidate certainly leads now. In doubt, it makes the campaign ask."""
         if not self._is_trusted():
             return False
         leads = drive(self._ops.leads(self._role, self._candidate))
@@ -105,7 +105,7 @@ class Leadership:
         return leads
 
     def start(self) -> None:
-        """Begin the campaign."""
+        """Start the campaign."""
         self._watch.start()
         self._campaign.start()
 
@@ -114,7 +114,7 @@ class Leadership:
         self._over = True
         self._set(-inf)
         self._campaign.stop(timeout=0)
-        self._resign()  # This ends the wait of a proof that has no answer.
+        self._resign()  # Ends the wait of a proof without a reply.
         self._campaign.stop(timeout=GOODBYE_SECONDS)
         self._resign()  # The campaign may have won in between.
         self._watch.stop(timeout=GOODBYE_SECONDS)
@@ -122,7 +122,7 @@ class Leadership:
     def _resign(self) -> None:
         try:
             drive(self._ops.resign(self._role, self._candidate))
-        except StorageError as error:  # The office lapses by itself.
+        except StorageError as error:  # The leadership expires by itself.
             self._report(error)
 
     def _is_trusted(self) -> bool:
@@ -140,14 +140,14 @@ class Leadership:
         return max(0.0, asked + self._election.renewal_interval - time.monotonic())
 
     def _look(self) -> float:
-        """Tell of a loss that nobody else could tell of; return when to look again."""
+        """Publish a loss that the campaign could not; return when to check again."""
         with self._changing:
             if self._leading and not self._is_trusted():
                 self._set(-inf)
             return max(0.0, self._trusted_until - time.monotonic()) if self._leading else LOOK_SECONDS
 
     def _set(self, trusted_until: float) -> None:
-        """Trust until then, and tell of what that changes; two threads tell of it in the order in which it happens."""
+        """Trust until then and publish the change; two threads publish in the order of the changes."""
         with self._changing:
             self._trusted_until = -inf if self._over else trusted_until
             leads = self._is_trusted()

@@ -1,13 +1,13 @@
-"""Claims whose answers were lost: the worker finds the jobs that they took, and takes them over.
+"""Find the jobs of claims whose replies were lost, and run them.
 
-Without this a job would wait for its lease to lapse, and lose an attempt in which it did not run.
+Without this a job would wait for its lease to expire, and lose an attempt in which it did not run.
 
-* A claim names itself by a random number, so the worker takes over no job of another claim, also if another worker has
-  its name. A job that was reaped meanwhile is not found.
-* The server may still be at work on the claim when it is asked. So the worker asks again, after pauses that grow, until
-  the lease of whatever the claim takes has lapsed.
-* A run counts from when its claim was sent: one that is found late is not started, but given back, and its attempt is
-  not counted.
+* Each claim has a random id, so the worker takes no job of another claim, even of a worker with the same name. A job
+  that was reaped meanwhile is not found.
+* The server may still be executing the claim. So the worker asks again, after growing pauses, until any lease of the
+  claim has expired.
+* A run counts from when its claim was sent: one that is found late is not started, but released, and its attempt does
+  not count.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Operations
     from pgjq.worker.fault_log import Activity
 
-# How long to ask for jobs that have no lease.
+# How long to search for jobs that have no lease.
 WITHOUT_LEASE = 60.0
 GOODBYE_SECONDS = 0.5
-# Most claims that fail in an outage never reach the server. The first ones, which may have, are enough to remember.
+# Most claims that fail in an outage never reach the server. The first ones, which may have, are enough to track.
 MOST = 100
 
 
 class LostClaims:
-    """Looks for the jobs of lost claims, on the worker's loop; `found` gets them, and when their claim was sent."""
+    """Searches for jobs of lost claims, on the loop; `found` gets them and the sending time."""
 
     def __init__(
         self,
@@ -49,18 +49,18 @@ class LostClaims:
         self._found = found
         self._report = report
         self._sent: dict[int, float] = {}  # When each claim was sent.
-        self._known: set[tuple[str, str, int]] = set()  # Queue, id and lease number of the jobs that were found.
+        self._known: set[tuple[str, str, int]] = set()  # Queue, id and lease number of the jobs found.
         self._task: asyncio.Task[None] | None = None
 
     def note(self, claim_id: int, sent: float) -> None:
-        """Look for the jobs of a claim from now on."""
+        """Search for the jobs of a claim from now on."""
         if len(self._sent) < MOST:
             self._sent[claim_id] = sent
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pgjq lost claims")
 
     async def stop(self) -> None:
-        """Look once more, for a moment, and end."""
+        """Search once more, briefly, and end."""
         if self._task is not None:
             await cancel(self._task, CUT_SECONDS)
             if self._sent:
@@ -80,7 +80,7 @@ class LostClaims:
         try:
             await self._look()
             self._report.succeeded()
-        except Exception as error:  # noqa: BLE001  (the next look may succeed)
+        except Exception as error:  # noqa: BLE001  (the next search may succeed)
             self._report(error)
 
     async def _look(self) -> None:

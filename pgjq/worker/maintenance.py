@@ -1,8 +1,8 @@
-"""Upkeep, by one worker for all: old records go, statistics are counted, queues that grow too long are told of.
+"""Maintenance by an elected worker: prune records, count statistics, warn of long queues.
 
-Every worker is a candidate; the storage elects one, and another follows when that one is gone. Nothing's correctness
-depends on it: two at once would do the same work twice. Pruning goes batch by batch; what has to look at every record
-is done seldom enough to cost a twentieth of the time at most.
+Every worker is a candidate; the storage elects one, and another follows when that one is gone. Correctness does not
+depend on it: two leaders at once would only repeat work. Pruning goes batch by batch; steps that read every record are
+rare enough to cost at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROLE = "maintenance"
 INTERVAL = 10.0
 TTL = 30.0
 BATCH = 1000
-SHARE = 20  # A full pass takes one part in so many of the time.
+SHARE = 20  # A full pass takes at most one part in this many of the time.
 
 
 class Maintenance:
-    """Keeps a storage in order, on a thread and a connection of its own."""
+    """Maintains a storage, on its own thread and dedicated connection."""
 
     def __init__(self, storage: Storage, worker: str, logger: logging.Logger, *, report: Activity) -> None:
         self._promises = storage.capabilities
@@ -45,12 +45,12 @@ class Maintenance:
         self._loop.start()
 
     def stop(self) -> None:
-        """End the thread, leave the office and close the connection."""
+        """End the thread, resign and close the connection."""
         self._loop.stop()
         self._leave()
 
     def _leave(self) -> None:
-        """Leave the office; once more on the thread itself, which may have won it after it was told to stop."""
+        """Resign; again on the thread itself, which may have been elected after the stop."""
         if self._promises.leader_election:
             with suppress(StorageError):
                 drive(self._ops.resign(ROLE, self._worker))
@@ -75,7 +75,7 @@ class Maintenance:
         try:
             return drive(self._ops.elect(ROLE, self._worker, ttl=TTL))
         except UnsupportedError:
-            return True  # Behind a pooler nobody can lead; then everybody does the work.
+            return True  # Behind a pooler no worker can lead; then every worker does the work.
 
     def _observe(self, *, with_endings: bool) -> None:
         definitions = cast("Definitions", self._ops)

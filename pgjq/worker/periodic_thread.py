@@ -1,4 +1,4 @@
-"""Threads and the event loop: a thread that repeats a step, and a way to reach the loop from any thread."""
+"""A thread that repeats a step, and helpers to reach the event loop from any thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pgjq.worker.fault_log import Activity
 
-# Every wait for a wake-up inside a worker ends this often, and looks: a wake-up that is missed, by a defect or by a
-# fault that was not thought of, costs seconds and never leaves a worker idle for good. Looking costs no statement.
+# Every wait for a wake-up inside a worker ends this often and checks: a wake-up missed by a defect or an unforeseen
+# fault costs seconds and never leaves a worker idle for good. Checking costs no statement.
 LOOK_SECONDS = 5.0
 
 BACKOFF = 0.1
@@ -32,7 +32,7 @@ JOIN_SECONDS = 0.1
 
 
 def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
-    """Schedule a callback on the loop, from any thread; False if the loop is closed: its worker has stopped."""
+    """Schedule a callback on the loop from any thread; False if the worker closed the loop."""
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:
@@ -43,15 +43,15 @@ def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], 
 
 
 def longer(pause: float) -> float:
-    """Return the pause after this one: about twice as long. Chance keeps the workers of a fleet out of step."""
+    """Return the next pause, about twice as long; jitter keeps workers out of step."""
     return min(pause * 2, LONGEST_BACKOFF) * random.uniform(0.75, 1.0)  # noqa: S311  (no secret)
 
 
 async def cancel(task: asyncio.Task[Any], timeout: float | None = None) -> None:
     """Cancel a task and wait until it has ended.
 
-    psycopg takes up to ten seconds to cancel a statement that the server does not answer. With a time-out the task that
-    does so is left to itself.
+    psycopg takes up to ten seconds to cancel a statement that the server does not answer. With a time-out this stops
+    waiting for such a task.
     """
     task.cancel()
     await asyncio.wait([task], timeout=timeout)
@@ -60,7 +60,7 @@ async def cancel(task: asyncio.Task[Any], timeout: float | None = None) -> None:
 
 
 async def within(seconds: float, waiting: Awaitable[object]) -> None:
-    """Wait for something, but no longer than this. `asyncio.wait_for` may drop a cancellation before Python 3.12."""
+    """Wait at most this long. `asyncio.wait_for` may drop a cancellation before Python 3.12."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await waiting
@@ -69,10 +69,10 @@ async def within(seconds: float, waiting: Awaitable[object]) -> None:
 class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
-    A step that raises is reported and tried again after a pause that doubles up to five seconds. Its calls have the
-    deadline of the task or thread that made this. `nudge` makes the next call come at once; `stop` ends the thread
-    after the step that it is in, and `end` is the last that it calls. The thread is supervised (`pgjq.background`),
-    also against a `report` that raises.
+    An exception of the step is reported, and the step tried again after a pause that doubles up to five seconds. The
+    step's calls have the deadline of the task or thread that created this. `nudge` makes the next call now; `stop`
+    ends the thread after the current step, and then the thread calls `end`. The thread is supervised
+    (`pgjq.background`), also against a `report` that raises.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Loop:
         self._thread.start()
 
     def nudge(self) -> None:
-        """Have the next step taken now."""
+        """Call the next step now."""
         self._nudged.set()
 
     def stop(self, timeout: float = inf) -> None:
-        """End the thread and wait for it, until a little after its deadline: it may hang in a dead connection."""
+        """End the thread; wait for it until shortly after its deadline, as its connection may hang."""
         self._stopping = True
         self._nudged.set()
         if self._thread.is_current():

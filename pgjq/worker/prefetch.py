@@ -1,10 +1,10 @@
-"""How many jobs to claim before there is a slot for them: those that could start within `HORIZON`.
+"""How many jobs to claim before a slot is free: those that could start within `HORIZON`.
 
-Two estimates, and the smaller one counts:
+There are two estimates; the smaller one counts:
 
-* How long handlers took of late, as a moving average: known after the first job, so a worker is fast from its start.
-* How many handlers ended since the last look, twice that: handlers that do not end are in no average. It counts only
-  if every slot is taken; a worker looks before each claim, so one that was idle had a free slot at its last look.
+* A moving average of how long handlers took: known after the first job, so a worker is fast from its start.
+* Twice the number of handlers that ended since the last check: handlers that do not end are in no average. It counts
+  only if every slot is taken; a worker checks before each claim, so one that was idle had a free slot at that check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMOOTHING: Final = 0.05
 
 
 class Prefetch:
-    """The estimates of one worker. Handlers on any thread report; an update lost between two threads does no harm."""
+    """The estimates of one worker. Any thread may report; a lost update is harmless."""
 
     def __init__(self) -> None:
         self._duration: float | None = None
@@ -27,13 +27,13 @@ class Prefetch:
         self._ended_before = 0
 
     def measure(self, seconds: float) -> None:
-        """Take note of a handler that ended after so many seconds."""
+        """Record that a handler ended after this many seconds."""
         self._ended += 1
         known = self._duration
         self._duration = seconds if known is None else known + SMOOTHING * (seconds - known)
 
     def ahead(self, slots: int, *, saturated: bool, now: float) -> int:
-        """How many jobs `slots` could start within the horizon; `saturated` says that no slot is free."""
+        """Return how many jobs `slots` could start within the horizon; `saturated`: no slot is free."""
         if now - self._sampled >= HORIZON:
             self._sample(now, saturated=saturated)
         if not self._duration:
@@ -41,7 +41,7 @@ class Prefetch:
         return min(self._most, int(slots * HORIZON / self._duration))
 
     def reset(self, now: float) -> None:
-        """Claim nothing ahead until handlers are seen to end: what was claimed ahead had to be given back."""
+        """Stop prefetching until handlers end: jobs claimed ahead had to be released."""
         self._most, self._sampled, self._ended_before = 0, now, self._ended
 
     def _sample(self, now: float, *, saturated: bool) -> None:

@@ -1,4 +1,4 @@
-"""Publish the events of claims, settlements and reaps to the subscribers of queues, those of each job in order."""
+"""Publish events of claims, settlements and reaps to subscribers, in order for each job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Publisher:
-    """Publishes on the worker's loop; `reaping` and `reaped` are called by the reaper's thread."""
+    """Publishes on the worker's loop; the reaper's thread calls `reaping` and `reaped`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, consumers: Mapping[str, Consumer]) -> None:
         self._loop = loop
@@ -44,22 +44,22 @@ class Publisher:
             self._pass(run, gates)
 
     def settled(self, run: Run, outcome: Outcome, state: State | None) -> None:
-        """Publish the state that a run led to; None: its outcome was refused, and there is nothing to publish."""
+        """Publish the state that a run led to; None: its outcome was refused, publish nothing."""
         if state is not None:
             self._publish(run, state, outcome)
         published = partial(run.consumer.order.published, run)
         published() if run.held is None else run.held.append(published)
 
     def reaping(self) -> None:
-        """Hold back the events of jobs that this sweep may take back, until `reaped`."""
+        """Hold back the events of jobs that this sweep may reap, until `reaped`."""
         self._reap = Gate()
 
     def reaped(self, found: list[Reaped]) -> None:
-        """Publish what a sweep found, and then what was held back for it."""
+        """Publish the jobs that a sweep found, and then the events held back for it."""
         call_on_loop(self._loop, self._publish_reaped, found, self._reap)
 
     def stop(self, unsettled: Iterable[Run]) -> None:
-        """Publish what is still held back, and forget runs that the storage took no outcome of."""
+        """Publish the events still held back, and forget runs that the storage did not settle."""
         for run in (*self._held, *unsettled):
             self._publish_held(run)
             run.consumer.order.published(run)
@@ -71,7 +71,7 @@ class Publisher:
                 event = stalled(job, consumer.payload_serde)
                 consumer.bus.tell(event)
                 consumer.bus.tell(became(event))
-        if gate is self._reap:  # Else the next sweep has begun, and what waits for that one waits for this, too.
+        if gate is self._reap:  # Else the next sweep has begun, and events that wait for it wait for this, too.
             self._reap = None
         if gate is not None:
             gate.open()
@@ -98,7 +98,7 @@ class Publisher:
 
 
 def now() -> datetime:
-    """The time of an event in this process. No deadline depends on it."""
+    """Return the time of an event in this process. No deadline depends on it."""
     return datetime.now(UTC)
 
 

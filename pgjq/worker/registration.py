@@ -1,9 +1,9 @@
-"""A worker's record in the storage: written when it starts, renewed while it lives, removed when it stops.
+"""A worker's record: written when it starts, renewed while it lives, removed when it stops.
 
-* The heartbeat thread renews it, idle or not, as often as the lease policy beats. That interval is stored with the
-  record, so that readers know when the worker has been silent for too long (`pgjq.storage.workers`).
-* Leases come first: a record that cannot be written is reported and tried again later, and delays no heartbeat.
-* A stop waits for its removal for a moment only. A record that is left behind lapses by itself.
+* The heartbeat thread renews it, idle or not, at the heartbeat interval of the lease policy. The record stores that
+  interval, so that readers know when the worker has been silent for too long (`pgjq.storage.workers`).
+* Leases come first: a failed write of the record is reported and tried again later, and delays no heartbeat.
+* A stop waits only briefly for the removal. A record left behind expires by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Operations
     from pgjq.worker.fault_log import Activity
 
-# How often a worker is seen whose policy has no heartbeats, and how often at the most.
+# How often a worker without heartbeats in its policy renews its record, and the shortest interval of any worker.
 WITHOUT_HEARTBEAT: Final = 20.0
 AT_LEAST: Final = 1.0
 GOODBYE_SECONDS: Final = 2.0
@@ -51,7 +51,7 @@ class WorkerRegistration:
         self._due = -inf
 
     def renew(self, ops: Operations) -> None:
-        """Write the record if it is time, with blocking operations."""
+        """Write the record if it is due, with sync operations."""
         now = time.monotonic()
         if now < self._due:
             return

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Operations
     from pgjq.worker.handler import Consumer
 
-# A lease that is renewed is trusted for a little less than it lasts: the time that a word may be on its way. One that
-# nobody renews is the time that a run is given, and it has all of it.
+# The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
+# nothing renews is the time limit of the run, and the run gets all of it.
 MARGIN = 0.1
 
-# A run that has not started this long after its claim is given back: another worker may have a free slot.
+# A run that has not started this long after its claim is released: another worker may have a free slot.
 START_WITHIN = 1.0
 
-# A lease that was not renewed because its row was locked is asked for again after a fourth of the usual interval, so
-# that a short lock costs no lease; and not more often than a handler that renews its own lease asks.
+# A lease that was not renewed because its row was locked is asked for again after a fourth of the interval, so that a
+# short lock costs no lease; and not more often than a handler that renews its own lease asks.
 ASK_AGAIN = 0.25
 ASK_AGAIN_SECONDS = 0.05
 
 
 class Run:
-    """What a worker knows of a job in its hands, from the claim until it is settled.
+    """A worker's state of one in-flight run, from the claim until it is settled.
 
     `trusted_until` is on this machine's monotonic clock and counts from before the claim or heartbeat was sent; the
-    storage counts from when it arrived. So the worker always stops trusting a lease before it can lapse.
+    storage counts from when it arrived. So the worker always stops trusting a lease before it can expire.
     """
 
     __slots__ = (
@@ -83,19 +83,19 @@ class Run:
         self.worker = worker
         self.committed = committed
         self.in_transaction = False
-        self.completing = False  # Its own transaction holds the row and ends the run: nothing is to be renewed.
+        self.completing = False  # The handler's transaction locks the row and ends the run: nothing to renew.
         self._signal: AbortSignal | None = None
         self.ended = False
         self.beat = beat
         self.next_beat: float | None = None
-        # Half of it may go by before the run starts; a run that waits longer is given back, and costs no attempt.
+        # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.started = False
         self.start_by = sent + START_WITHIN
-        self.gate: Gate | None = None  # For events that wait until this run's ending was published.
-        self.held: list[Callable[[], None]] | None = None  # This run's own events, while they wait for earlier ones.
-        self.behind: Gate | None = None  # Of the run before this one, if its ending was not published at the claim.
-        self.waits: Sequence[Gate] = ()  # All that this run's events wait for.
+        self.gate: Gate | None = None  # For events that wait until the end of this run is published.
+        self.held: list[Callable[[], None]] | None = None  # Events of this run that wait for earlier ones.
+        self.behind: Gate | None = None  # Of the previous run, if its end was not published at the claim.
+        self.waits: Sequence[Gate] = ()  # All gates that this run's events wait for.
         self.published = False
         self.trusted_until: float | None = None
         self.skipped = False  # The last heartbeat did not renew the lease: another transaction had locked the row.
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def signal(self) -> AbortSignal:
-        """The word to stop. It is made for whoever asks first, on any thread; for most runs nobody does."""
+        """The abort signal. Created on first use, on any thread; most runs never need it."""
         if self._signal is None:
             with AbortSignal.shared:
                 self._signal = self._signal or AbortSignal()
@@ -111,22 +111,22 @@ class Run:
 
     @property
     def aborted(self) -> bool:
-        """Whether the word to stop has been given."""
+        """Whether the abort signal has been set."""
         return self._signal is not None and self._signal.aborted
 
     @property
     def abort_reason(self) -> str | None:
-        """Why the word to stop was given, if it was."""
+        """Why the abort signal was set, if it was."""
         return None if self._signal is None else self._signal.reason
 
     def make_gate(self) -> Gate:
-        """Return this run's gate; it is made for the first that asks, on any thread."""
+        """Return this run's gate; created on first use, on any thread."""
         with self._deciding:
             self.gate = self.gate or Gate()
         return self.gate
 
     def renewed(self, sent: float) -> None:
-        """Trust the lease from when its renewal was asked for."""
+        """Trust the lease from when its renewal was requested."""
         lease = self.claimed.lease_seconds
         margin = 0.0 if self.beat is None else MARGIN
         self.trusted_until = None if lease is None else sent + lease * (1 - margin)
@@ -135,13 +135,13 @@ class Run:
             self.next_beat = sent + self.beat
 
     def skip(self, sent: float) -> None:
-        """Ask for the lease again soon, and trust it no longer than before: a heartbeat found its row locked."""
+        """Ask for the lease again soon, with unchanged trust: a heartbeat found its row locked."""
         self.skipped = True
         if self.beat is not None:
             self.next_beat = sent + max(self.beat * ASK_AGAIN, min(self.beat, ASK_AGAIN_SECONDS))
 
     def start(self) -> bool:
-        """Take the right to call the handler; False if the run is over, or was given up."""
+        """Acquire the right to call the handler; False if the run is over or was given up."""
         with self._deciding:
             if self.ended or self.aborted:
                 return False
@@ -151,20 +151,20 @@ class Run:
         return True
 
     def give_up(self) -> bool:
-        """End a run whose handler was not called; False if it was, or if the run has ended. Never both this and start.
+        """End a run whose handler was not called; False if it was called or the run has ended.
 
-        It takes the right to say how the run ended, as `end` does.
+        Of this and `start` only one succeeds. This also acquires the right to end the run, as `end` does.
         """
         with self._deciding:
             return not self.started and self.end()
 
     def is_over(self) -> bool:
-        """Tell whether this run is not worth starting: it has been ended, or its lease is not to be trusted."""
+        """Return whether this run must not start: it has ended, or its lease is not trusted."""
         late = self.trusted_until is not None and self.trusted_until <= time.monotonic()
         return self.ended or self.aborted or late
 
     def end(self) -> bool:
-        """Take the right to say how this run ended: the first who asks has it."""
+        """Acquire the right to end this run: only the first caller gets it."""
         if self.ended:
             return False
         self.ended = True
@@ -172,7 +172,7 @@ class Run:
 
 
 class _Held:
-    """A job as its handler sees it, without the methods that differ in mode."""
+    """A job as its handler sees it, without the methods that differ between the modes."""
 
     __slots__ = ("_ops", "_run", "checkpoint", "payload", "result")
 
@@ -185,7 +185,7 @@ class _Held:
 
     @property
     def signal(self) -> AbortSignal:
-        """The word to stop."""
+        """The abort signal."""
         return self._run.signal
 
     @property
@@ -200,22 +200,22 @@ class _Held:
 
     @property
     def attempts(self) -> int:
-        """How many runs there have been, this one included."""
+        """The number of runs so far, this one included."""
         return self._run.claimed.attempts
 
     @property
     def max_attempts(self) -> int:
-        """How many runs there may be."""
+        """The largest number of runs."""
         return self._run.claimed.max_attempts
 
     @property
     def created_at(self) -> datetime:
-        """When it was enqueued, by the storage's clock."""
+        """When the job was enqueued, by the storage's clock."""
         return self._run.claimed.created_at
 
     @property
     def lease(self) -> int:
-        """The number of the claim that this run holds."""
+        """The lease number of this run's claim."""
         return self._run.claimed.lease.number
 
     def __repr__(self) -> str:
@@ -225,7 +225,7 @@ class _Held:
         raise NotImplementedError
 
     async def _renew(self) -> None:
-        """Ask until the lease is renewed or lost. While another transaction has its row locked it is neither."""
+        """Ask until the lease is renewed or lost; while its row is locked, it is neither."""
         while not await self._ask_to_renew():
             await self._pause(ASK_AGAIN_SECONDS)
             if self._run.is_over():
@@ -276,7 +276,7 @@ class _Held:
 
 
 class Job(_Held):
-    """A job in the hands of a plain function or a callback."""
+    """A job, as a plain function or callback gets it."""
 
     __slots__ = ()
 
@@ -288,21 +288,21 @@ class Job(_Held):
         drive(self._renew())
 
     def save_checkpoint(self, value: Any) -> None:
-        """Keep a value for the next run, should this one not finish; LeaseLostError if the lease is gone."""
+        """Store a value for the next run if this one does not finish; may raise LeaseLostError."""
         drive(self._keep(value))
 
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractContextManager[Any]:
-        """Open a transaction in which this handler's writes and the job's completion commit together.
+        """Open a transaction in which the handler's writes and the job's completion commit together.
 
-        The block gets a psycopg connection, or what `session_factory` makes: a SQLAlchemy session. `job.result = value`
-        inside the block is the job's result. An exception rolls everything back; so does a lease that was lost, with a
-        LeaseLostError. One such block a run.
+        The block gets a psycopg connection, or the result of `session_factory`: a SQLAlchemy session. Set `job.result`
+        inside the block to return a result. An exception rolls everything back; so does a lost lease, with a
+        LeaseLostError. A run may have one such block.
         """
         return Blocking(self._transact(session_factory))
 
 
 class AsyncJob(_Held):
-    """A job in the hands of a coroutine: the same, to be awaited."""
+    """A job, as a coroutine gets it: the same methods, awaited."""
 
     __slots__ = ()
 
@@ -314,7 +314,7 @@ class AsyncJob(_Held):
         await self._renew()
 
     async def save_checkpoint(self, value: Any) -> None:
-        """Keep a value for the next run, should this one not finish; LeaseLostError if the lease is gone."""
+        """Store a value for the next run if this one does not finish; may raise LeaseLostError."""
         await self._keep(value)
 
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:

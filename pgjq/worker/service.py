@@ -1,4 +1,4 @@
-"""An engine and what it is started with; a loop of its own for callers that have none; how one starts and stops."""
+"""Start and stop an engine, on the caller's event loop or on its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Service:
         self._ops = queues[0].storage.operations("async")
 
     async def start(self) -> None:
-        """Begin to consume, if there is a handler."""
+        """Start to consume, if there is a handler."""
         self._deadline = Deadline()
         consumers = [consumer for queue in self._queues if (consumer := queue.consumer()) is not None]
         if consumers:
@@ -74,18 +74,18 @@ class Service:
             await engine.stop(self._grace if grace is None else grace)
 
     async def close(self) -> None:
-        """Close what the storage holds on this loop."""
+        """Close the connections that the storage has on this loop."""
         with bounded(self._deadline):
             await self._ops.close()
 
 
 class OwnLoop:
-    """A service on an event loop in a thread, for callers that have none."""
+    """A service on an event loop in a thread, for callers without a loop."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.new_event_loop()
-        # What leaves the loop, such as a SystemExit in a callback, must not leave a worker behind that does nothing.
+        # An exception that leaves the loop, such as a SystemExit in a callback, must not leave an idle worker behind.
         self._thread = BackgroundThread("pgjq worker", self._loop.run_forever)
         self._thread.start()
         try:
@@ -95,7 +95,7 @@ class OwnLoop:
             raise
 
     def stop(self, grace: float | None) -> None:
-        """Stop the service, close what its storage holds on this loop, end the loop and the thread."""
+        """Stop the service, close the storage's connections on this loop, end loop and thread."""
         self._call(self._service.stop(grace))
         self._call(self._service.close())
         self._end()
@@ -111,7 +111,7 @@ class OwnLoop:
 
 
 async def _cancel_the_rest() -> None:
-    """Cancel what is left on a loop that ends: with a storage that does not answer, attempts to connect to it."""
+    """Cancel the remaining tasks of the loop: connects to a storage that does not answer."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
@@ -120,16 +120,16 @@ async def _cancel_the_rest() -> None:
 
 
 class Runnable(ABC):
-    """Something that is started and stopped: by hand, by a `with` block, or by the operating system's signals.
+    """Something to start and stop: by calls, a `with` block, or signals of the operating system.
 
-    `failure` is what ended it although it was not asked to stop.
+    `failure` is the error that ended it without a stop request.
     """
 
     failure: PgjqError | None = None
 
     @abstractmethod
     def start(self) -> None:
-        """Begin."""
+        """Start."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -145,7 +145,7 @@ class Runnable(ABC):
             self.stop()
 
     def wait(self, asked: StopRequest) -> None:
-        """Block the main thread until SIGTERM or SIGINT; raise what ended this before."""
+        """Block the main thread until SIGTERM or SIGINT; raise the error that ended this before."""
         asked.wait(lambda: self.failure is not None)
         if self.failure is not None:
             raise self.failure
@@ -159,12 +159,12 @@ class Runnable(ABC):
 
 
 def check_grace(grace: float | timedelta | None) -> float | None:
-    """Return the grace in seconds; None is the one that a queue or worker was made with."""
+    """Return the grace in seconds; None stands for the grace of the queue or worker."""
     return None if grace is None else check_seconds("grace", grace, at_least=0)
 
 
 def check_one_storage(queues: Sequence[QueueBase]) -> None:
-    """Refuse queues that do not share a storage: a worker claims from one."""
+    """Refuse queues that do not share a storage: a worker claims from one storage."""
     if not queues:
         raise ValidationError("a worker needs at least one queue")
     if any(queue.storage is not queues[0].storage for queue in queues):
@@ -176,7 +176,7 @@ def check_one_storage(queues: Sequence[QueueBase]) -> None:
 
 
 def common_policy(queues: Sequence[QueueBase]) -> LeasePolicy:
-    """Return the policy that the queues of a worker share: one claim serves them all."""
+    """Return the lease policy that all queues of a worker share: one claim serves them all."""
     policies = {queue.lease_policy for queue in queues}
     if len(policies) > 1:
         raise ValidationError("the queues of a worker have different lease policies; name one for all: lease_policy=")

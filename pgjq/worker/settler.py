@@ -1,15 +1,15 @@
-"""Outcomes on their way to the storage, in batches.
+"""Settle outcomes in batches.
 
-Outcomes come from the loop and from threads. A flush takes all that are there; while it is on its way the next ones
-gather. When nothing else is running it starts at once, else it lingers a few milliseconds for company.
+Outcomes come from the loop and from threads. A flush takes all outcomes present; the next ones collect while it is in
+progress. When nothing else is running it starts at once, else it waits a few milliseconds for more.
 
 What each failure does
-* The storage is unavailable: the batch is offered again, after pauses that grow.
-* Any other error (schema, privileges, an unexpected one): the outcomes of the batch are offered one by one, and those
-  that fail again are offered again later, beside the next batches. An outcome leaves only when the storage has taken it
-  or has refused it because the lease is lost.
-* A settlement that may have been made although the storage was unavailable (its answer was lost) is made again. If the
-  storage then refuses it, the settler finds out whether the first one was made before it says that the lease is lost.
+* The storage is unavailable: the settler offers the batch again, after growing pauses.
+* Any other error (schema, privileges, an unexpected one): the settler offers the batch's outcomes one by one, and those
+  that fail again later, beside the next batches. An outcome leaves only when the storage has settled it or has refused
+  it because the lease is lost.
+* A settlement that may have succeeded although the storage was unavailable (its reply was lost) is repeated. If the
+  storage then refuses it, the settler checks whether the first one succeeded before it reports a lost lease.
 * A ValidationError is about the outcome's value, which no later try can store: the job fails instead.
 """
 
@@ -42,7 +42,7 @@ Answered = list[tuple["Run", "Outcome", Settled]]
 
 
 class Settler:
-    """Settles what is put in; `settled` is called on the loop with each batch and its answers."""
+    """Settles outcomes; calls `settled` on the loop with each batch and its replies."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Settler:
         self._report = report
         self._hurried = hurried
         self._waiting: deque[tuple[Run, Outcome]] = deque()
-        self._unanswered: set[Run] = set()  # Runs with a settlement that may have been made, but was not answered.
+        self._unanswered: set[Run] = set()  # Runs with a settlement that may have succeeded without a reply.
         self._apart: deque[tuple[Run, Outcome]] = deque()  # Outcomes that failed alone, each offered again by itself.
         self._loop = asyncio.get_running_loop()
         self._kicked = False
@@ -69,12 +69,12 @@ class Settler:
         ]
 
     def put(self, run: Run, outcome: Outcome) -> None:
-        """Hand an outcome in, on the loop."""
+        """Add an outcome, on the loop."""
         self._waiting.append((run, outcome))
         self._work.set()
 
     def put_from_thread(self, run: Run, outcome: Outcome) -> bool:
-        """Hand an outcome in, from any thread; the loop is told once for many. False if the loop is closed."""
+        """Add an outcome from any thread; wake the loop once for many. False if it is closed."""
         self._waiting.append((run, outcome))
         if self._kicked:
             return True
@@ -82,7 +82,7 @@ class Settler:
         return call_on_loop(self._loop, self._kick)
 
     def doubt(self, runs: Iterable[Run]) -> None:
-        """Note that a settlement of these runs may have been made already, from any thread."""
+        """Record, from any thread, that a settlement of these runs may have succeeded already."""
         self._unanswered.update(runs)
 
     def _kick(self) -> None:
@@ -90,7 +90,7 @@ class Settler:
         self._work.set()
 
     async def stop(self) -> None:
-        """End; what has not been taken by now stays with its lease."""
+        """End; jobs that are not settled by now keep their lease until it expires."""
         await asyncio.gather(*(cancel(task, CUT_SECONDS) for task in self._tasks))
 
     async def _run(self) -> None:
@@ -118,7 +118,7 @@ class Settler:
                 self.doubt(run for run, _ in batch)
                 await asyncio.sleep(pause)
                 pause = longer(pause)
-            except Exception as error:  # noqa: BLE001  (a settler that dies takes every outcome along)
+            except Exception as error:  # noqa: BLE001  (a settler that dies loses every outcome)
                 self._report(error)
                 return await self._offer_apart(batch)
 
@@ -132,7 +132,7 @@ class Settler:
         return answered
 
     async def _find_out(self, answered: Answered, sent: float) -> Answered:
-        """Replace refusals of settlements that an earlier try, whose answer was lost, had made."""
+        """Replace refusals of settlements that succeeded in an earlier try whose reply was lost."""
         refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
         made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
         for n, settled in zip(refused, made, strict=True):
@@ -142,7 +142,7 @@ class Settler:
         return answered
 
     async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
-        """Offer outcomes one by one, so that the one that the storage cannot take does not hold up the others."""
+        """Offer outcomes one by one, so that one that cannot be stored does not delay the others."""
         for run, outcome in batch:
             try:
                 answered = await self._settle([(run, outcome)])
@@ -173,9 +173,9 @@ class Settler:
 
 
 def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settled:
-    """Answer for a run that gave its job back, where the job has been claimed again or is gone.
+    """Return the reply for a run that put its job back, if the job was claimed again or is gone.
 
-    Only this worker can have ended a run whose lease had not lapsed when the second settlement was sent.
+    Only this worker can have ended a run whose lease had not expired when the second settlement was sent.
     """
     over = min(moment for moment in (run.trusted_until, run.expires, inf) if moment is not None)
     if over <= sent or not isinstance(outcome, Failing | Released | Snoozed):
@@ -185,7 +185,7 @@ def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settle
 
 
 def _instead(outcome: Outcome, error: Exception) -> Outcome:
-    """Return the outcome to offer after an error: a failure if the error is about the outcome's value."""
+    """Return the outcome to offer after an error: a failure if its value cannot be stored."""
     if not isinstance(error, ValidationError):
         return outcome
     return Failed(JobError(type(error).__name__, f"its outcome could not be stored: {error}"), error)

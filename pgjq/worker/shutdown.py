@@ -1,7 +1,7 @@
-"""From a signal of the operating system to a graceful end. The first asks for it; a second one exits now.
+"""Graceful shutdown on signals: the first one requests it, a second one exits at once.
 
 Ctrl-C reaches every process of a terminal, and a service manager may signal all processes of a service. So a supervisor
-passes nothing on by a signal, which would be the second (`pgjq.worker.supervisor`).
+does not pass requests on by a signal, which would count as the second (`pgjq.worker.supervisor`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether this process was asked to end. Made before anything is started, so that no signal finds it unprepared."""
+    """Whether this process should end. Create it before anything starts, to miss no signal."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -27,8 +27,8 @@ class StopRequest:
         _on_signal(self.ask)
 
     def wait(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Block the main thread until SIGTERM or SIGINT, or until something else ended what runs."""
-        # Python runs signal handlers between two waits, not within a wait that has no end.
+        """Block the main thread until SIGTERM or SIGINT, or until `is_over`."""
+        # Python runs signal handlers between two waits, not within an unbounded wait.
         while not (self._event.wait(0.5) or is_over()):
             pass
 
@@ -42,8 +42,8 @@ class AsyncStopRequest:
 
     async def wait(self) -> None:
         """Wait until SIGTERM or SIGINT."""
-        # The wait has no bound and misses nothing: signals have no other way to this process, and their handler runs
-        # on this loop's own thread.
+        # The wait is unbounded and misses nothing: only signals can end it, and their handler runs on this loop's own
+        # thread.
         await self._event.wait()
 
 

@@ -1,4 +1,4 @@
-"""Taking back jobs whose workers went silent: one sweep, what it tells, and the thread in every worker that sweeps."""
+"""Reap stalled jobs: one sweep, its events, and the reaper thread of every worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH = 1000
 
 
 def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Reaped]:
-    """Take back one batch, and log it; less than a full one means that nothing was left."""
+    """Reap and log one batch; less than a full batch means that nothing was left."""
     found = drive(ops.reap(limit=BATCH, stale_age=stale_age))
     if found:
         logger.info("released stale running jobs count=%d", len(found), extra={"count": len(found)})
@@ -36,7 +36,7 @@ def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Rea
 
 
 def stalled(job: Reaped, serde: Serde) -> Event:
-    """Make the event of a stalled job; one that failed carries its error, which has the payload."""
+    """Return the event of a stalled job; if it failed, with its error, which has the payload."""
     at = datetime.now(UTC)
     event = Event("stalled", job.queue, job.id, at, job.attempts, count=job.count, action=job.action, reason=job.reason)
     if job.payload is None:
@@ -53,16 +53,16 @@ def stalled(job: Reaped, serde: Serde) -> Event:
 
 
 def became(event: Event) -> Event:
-    """Make the event of the state that a stalled job went to."""
+    """Return the event of the state that a stalled job changed to."""
     name = "failing" if event.action == "recovered" else event.action
     assert name is not None  # noqa: S101  (a stalled event always has an action)
     return Event(name, event.queue, event.id, event.at, event.attempts, error=event.error)
 
 
 class WorkerReaper:
-    """Reaps once at the start and then every `reap_interval` seconds, on a connection of its own.
+    """Reaps once at the start and then every `reap_interval` seconds, on a dedicated connection.
 
-    `reaping` is called before each sweep and `reaped` after it, with what it found, also when it failed.
+    Calls `reaping` before each sweep and `reaped` after it with the jobs found, also when the sweep failed.
     """
 
     def __init__(

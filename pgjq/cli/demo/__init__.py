@@ -1,5 +1,5 @@
-"""`pgjq demo`: the newcomer's first command.
+"""`pgjq demo`: the first command for new users.
 
-`command.py` tells the story, `crew.py` has the worker processes, `worker.py` is what runs in them, and `verdict.py`
-checks what came of it. Nothing is staged: the server, the processes and the `kill -9` are real.
+`command.py` runs the steps, `worker_processes.py` has the worker processes, `worker.py` runs in them, and `checks.py`
+checks the results. The server, the processes and the `kill -9` are real.
 """

@@ -1,4 +1,4 @@
-"""What a worker of the demo is told at its start."""
+"""Arguments of a demo worker's process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Words on the command line; the database is in PGJQ_URL, because everybody can read a command line."""
+    """Command-line arguments; the database is in PGJQ_URL: every user can read a command line."""
 
     name: str
     queue: str

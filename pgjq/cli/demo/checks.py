@@ -1,4 +1,4 @@
-"""What came of the demo: every job looked up again, counted and compared with what it should be."""
+"""Check the demo's results: read every job, count, and compare with the expected results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A line of the table; `ok` is None where there is nothing to be right or wrong about."""
+    """A line of the table; `ok` is None where nothing is checked."""
 
     label: str
     value: int
@@ -26,7 +26,7 @@ class Check:
 
 
 def look(client: Client, queue: str, expected: Mapping[str, int], *, killed: bool) -> list[Check]:
-    """Compare what the storage holds with the results that each id should have, and with whether a worker died."""
+    """Compare the stored results with the expected ones, by id; `killed`: a worker was killed."""
     jobs = list(_every_job(client, queue))
     stats = client.get_queue_stats(queue)
     completed = {job.id: job.result for job in jobs if job.state == "completed"}
@@ -77,7 +77,7 @@ def _by_worker(jobs: list[JobStatus]) -> list[tuple[str, int]]:
 
 
 def _seconds(jobs: list[JobStatus]) -> float:
-    """Tell how long it took from the first start to the last end, by the database's clock."""
+    """Return the seconds from the first start to the last end, by the database's clock."""
     starts = [job.started_at for job in jobs if job.started_at is not None]
     ends = [job.finished_at for job in jobs if job.finished_at is not None]
     return (max(ends) - min(starts)).total_seconds() if starts and ends else 1.0

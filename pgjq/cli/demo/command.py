@@ -1,4 +1,4 @@
-"""The story that the demo tells, from an empty directory to the table at the end."""
+"""The steps of the demo, from an empty directory to the table of checks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 QUESTION, NUMBER = "the question", 1234
 ENDINGS = ("completed", "failed", "cancelled")
 PAUSE = 0.001
-LEAST_WORK = 2.0  # Seconds: fewer jobs take longer each, so that there is a middle to kill a worker in.
+LEAST_WORK = 2.0  # Seconds: with fewer jobs each takes longer, so that there is time to kill a worker.
 
 
 @click.command()
@@ -64,16 +64,16 @@ def demo(output: Output, *, jobs: int, url: str | None) -> None:
     fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
     with leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
-        story = _Story(output, console, client, name, jobs)
+        demonstration = _Demo(output, console, client, name, jobs)
         try:
-            story.tell()
+            demonstration.tell()
         finally:
             if url is not None:
-                story.forget()
+                demonstration.forget()
 
 
-class _Story:
-    """One demo: a queue of its own, two workers, and what everybody is told meanwhile."""
+class _Demo:
+    """One demo: its own queue, two workers, and the messages on the console."""
 
     def __init__(self, output: Output, console: Console, client: Client, place: str, jobs: int) -> None:
         self._output = output
@@ -86,14 +86,14 @@ class _Story:
         self._pause = max(PAUSE, LEAST_WORK / jobs)
 
     def tell(self) -> None:
-        """Tell all of it; an end that is not a good one is an error."""
+        """Run all steps; a failed check is an error."""
         assignments = [self._assignment(1), self._assignment(2)]
         with crew(assignments, self._place) if self._kills else threads(assignments, self._client.storage) as workers:
             self._run(*workers)
         self._judge()
 
     def forget(self) -> None:
-        """Remove the jobs again, from a database that is somebody's."""
+        """Remove the jobs from a database that the user named."""
         ids = [*self._numbers, QUESTION]
         drive(self._client.storage.operations("sync").delete(self._queue, ids))
 
@@ -120,7 +120,7 @@ class _Story:
         self._say(f"{len(self._numbers):,} jobs enqueued in {time.monotonic() - begun:.2f} s")
 
     def _ask(self) -> None:
-        """Ask one question and wait for its answer: listen first, then enqueue, then read."""
+        """Enqueue a job and wait for its result: listen, enqueue, read."""
         waiting = self._client.get_queue_stats(self._queue).queued
         begun = time.monotonic()
         answers = drive(self._client.storage.operations("sync").subscribe(self._queue))

@@ -1,6 +1,6 @@
-"""The demo's work: a queue with a handler that squares numbers.
+"""The demo's queue, with a handler that squares numbers.
 
-Its lease is short, so that the jobs of a worker that dies are back after a second.
+Its lease is short, so that a killed worker's jobs run again after a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLICY = LeasePolicy(lease=1.0, heartbeat=0.3, reap_interval=0.2)
 
 
 def make_queue(storage: Storage, assignment: Assignment) -> Queue:
-    """Make the queue and say what is done with its jobs: think a little, then answer with the square."""
+    """Create the queue and its handler: sleep a little, then return the square."""
     queue = Queue(assignment.queue, storage=storage, worker_id=assignment.name, lease_policy=POLICY)
 
     @queue.execute

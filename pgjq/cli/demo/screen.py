@@ -1,4 +1,4 @@
-"""The progress of the demo: a bar in a terminal, a line now and then in a file or a pipe."""
+"""The demo's progress: a bar in a terminal, a few lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINES = 4  # In a file.
 
 
 class Bar:
-    """How many of a queue's jobs have completed, as its statistics tell."""
+    """The number of a queue's completed jobs, by its statistics."""
 
     def __init__(self, console: Console, client: Client, queue: str, total: int) -> None:
         self._console = console
@@ -33,11 +33,11 @@ class Bar:
         self._task = self._progress.add_task("completed", total=total)
 
     def follow(self, share: float, workers: Sequence[WorkerProcess | WorkerThreads]) -> None:
-        """Show the progress until a share of the jobs has completed, as long as these workers are there."""
+        """Show the progress until a share of the jobs is completed; check that these workers live."""
         self.follow_until(lambda completed: completed >= share * self._total, workers)
 
     def follow_until(self, enough: Callable[[int], bool], workers: Sequence[WorkerProcess | WorkerThreads]) -> None:
-        """Show the progress until it is enough, as long as these workers are there."""
+        """Show the progress until `enough` returns true; check that these workers live."""
         while not enough(self._look()):
             for worker in workers:
                 worker.check()

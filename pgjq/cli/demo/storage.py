@@ -1,4 +1,4 @@
-"""Where the demo's jobs live: a PostgreSQL that it starts, or the storage that was named."""
+"""The storage of the demo: a PostgreSQL that it starts, or the one named by the user."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 def open_place(name: str) -> Storage:
-    """Open what the demo and its workers were told: a storage's URL, or PostgreSQL's connection string."""
+    """Open the storage of the demo and its workers: a URL, or PostgreSQL's connection string."""
     return PostgresStorage(name) if is_postgres(name) else open_storage(name)
 
 
 @contextmanager
 def place(url: str | None, console: Console) -> Generator[str]:
-    """Have a storage that is ready: the one that was named, or one that is gone afterwards.
+    """Yield a storage that is ready: the named one, or a temporary one.
 
-    A PostgreSQL has to be reached and migrated first; the others are ready as they are.
+    A named PostgreSQL is connected to and migrated first; other storages need no preparation.
     """
     if url is not None and not is_postgres(url):
         yield url
@@ -57,7 +57,7 @@ def _throwaway() -> Generator[str]:
 
 @contextmanager
 def _undisturbed() -> Generator[None]:
-    """Put signals off, so that a server is either not there or ours to stop."""
+    """Defer signals, so that a server is either not started yet or known and stopped."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What runs in a worker's process, until its standard input ends: whoever started it closed it, or is no more."""
+"""The program of a demo worker; it runs until the demo closes its standard input or dies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pgjq.errors import PgjqError
 
 
 def _main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which then dismisses its workers.
-    logging.getLogger("pgjq").setLevel(logging.ERROR)  # The demo itself says that jobs stall: it kills their worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which then stops its workers.
+    logging.getLogger("pgjq").setLevel(logging.ERROR)  # The demo kills a worker, and itself reports stalled jobs.
     storage = open_place(os.environ["PGJQ_URL"])
     try:
         with make_queue(storage, Assignment.read(sys.argv[1:])):

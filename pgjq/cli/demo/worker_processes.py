@@ -1,4 +1,4 @@
-"""The demo's workers, seen from outside: processes of the operating system that can be frozen, killed and dismissed."""
+"""The demo's workers: processes that the demo can freeze, kill and stop."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pgjq.client import Client
     from pgjq.storage.base import Storage
 
-SECONDS = 10.0  # More than any statement or farewell takes, even on a machine that is busy with other things.
-IN_FLIGHT = 0.1  # Longer than a statement that was under way when its worker was frozen.
+SECONDS = 10.0  # More than any statement or shutdown takes, even on a busy machine.
+IN_FLIGHT = 0.1  # Longer than a statement that was in progress when its worker was frozen.
 
 
 class WorkerProcess:
-    """One worker. Leaving the block dismisses it, and kills it if it does not go."""
+    """One worker process. Leaving the block stops it, and kills it if it does not end."""
 
     def __init__(self, assignment: Assignment, place: str) -> None:
         self.name = assignment.name
@@ -38,13 +38,13 @@ class WorkerProcess:
         return self._process.pid
 
     def check(self) -> None:
-        """Make sure that the process is there."""
+        """Raise an error unless the process runs."""
         if self._process.poll() is not None:
             raise click.ClickException(f"{self.name} ended by itself, with exit code {self._process.returncode}")
 
     @contextmanager
     def frozen(self) -> Generator[None]:
-        """Keep the process from doing anything while the block lasts."""
+        """Freeze the process during the block."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -52,12 +52,12 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """`kill -9`: no farewell, no clean-up, no last word to the database."""
+        """Send `kill -9`: the worker cannot clean up or write to the database."""
         self._process.kill()
         self._process.wait()
 
     def dismiss(self) -> None:
-        """Have it finish what it is at and go."""
+        """Let the worker finish its jobs and stop."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -74,20 +74,20 @@ class WorkerProcess:
 
 @contextmanager
 def crew(assignments: list[Assignment], place: str) -> Generator[list[WorkerProcess]]:
-    """Start one process for each assignment, and see all of them off."""
+    """Start one process per assignment, and stop all of them afterwards."""
     with ExitStack() as stack:
         yield [stack.enter_context(WorkerProcess(assignment, place)) for assignment in assignments]
 
 
 class WorkerThreads:
-    """One worker on threads of this process, for a storage that no other process can reach."""
+    """One worker on threads of this process, for a storage that other processes cannot open."""
 
     def __init__(self, assignment: Assignment, storage: Storage) -> None:
         self.name = assignment.name
         self._queue = make_queue(storage, assignment)
 
     def check(self) -> None:
-        """Threads of this process are there."""
+        """Do nothing: threads live as long as this process."""
 
     def __enter__(self) -> Self:
         self._queue.start()
@@ -99,16 +99,16 @@ class WorkerThreads:
 
 @contextmanager
 def threads(assignments: list[Assignment], storage: Storage) -> Generator[list[WorkerThreads]]:
-    """Start one worker for each assignment here, and stop all of them."""
+    """Start one worker per assignment in this process, and stop all of them afterwards."""
     with ExitStack() as stack:
         yield [stack.enter_context(WorkerThreads(assignment, storage)) for assignment in assignments]
 
 
 def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) -> int:
-    """Kill a worker at a moment at which it holds jobs, and return how many those were.
+    """Kill a worker while it has in-flight runs, and return their number.
 
-    A worker holds jobs most of the time, but not between two batches. So it is frozen, looked at and, if its hands are
-    empty, allowed to go on.
+    A worker has in-flight runs most of the time, but not between two batches. So this freezes the worker, counts, and
+    lets it continue if it has none.
     """
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -122,5 +122,5 @@ def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) 
 
 
 def count_held(worker: WorkerProcess, client: Client, queue: str) -> int:
-    """Count the jobs that are a worker's, dead or alive."""
+    """Count the in-flight runs of a worker, dead or alive."""
     return sum(job.worker == worker.name for job in client.find_jobs(queue, state="processing", limit=1000))

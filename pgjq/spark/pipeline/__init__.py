@@ -1,5 +1,5 @@
-"""The pipeline: from the history of jobs to a lake of tables, in steps that are functions from table to table.
+"""The pipeline: from the history of jobs to a lake of tables, in steps from table to table.
 
-`history` makes one up to look at; `extract` brings endings into the lake (`endings`, `quality`); `metrics`, `advice`
-and `anomalies` say what they tell; `run` does all of it, and `lake` is where it stays. See `docs/pipeline.md`.
+`history` makes up a demo history; `extract` reads endings into the lake (`endings`, `quality`); `metrics`, `advice` and
+`anomalies` evaluate them; `run` does all steps, and `lake` stores the tables. See `docs/pipeline.md`.
 """

@@ -1,14 +1,14 @@
-"""What the numbers say about how a queue is defined.
+"""Advice on the definitions of queues.
 
 From completed runs of the last four weeks before the newest ending, and from the busiest hours:
 
-* `visibility_timeout` is twice the 95th percentile of run time: what a lease must last that nobody renews.
-* `expire_in_seconds` is three times the 99th percentile, at least a minute, rounded up: longer is a run that hangs.
+* `visibility_timeout` is twice the 95th percentile of run time: the duration of a lease without heartbeats.
+* `expire_in_seconds` is three times the 99th percentile, at least a minute, rounded up: a longer run hangs.
 * `heartbeat_seconds` is a thirtieth of that, from 30 to 600: how soon a dead worker is noticed.
-* `concurrency` is how many runs there were at once in a busy hour (of a hundred hours, 99 had fewer), at 70 % load.
+* `concurrency` is the number of simultaneous runs in a busy hour (99 of 100 hours had fewer), at 70 % load.
 
-A definition disagrees where it costs somebody something: runs are given up that would have completed, or a hung one
-keeps its place for far too long.
+A definition disagrees if it does harm: it ends runs that would have completed, or a hung run keeps its slot for far too
+long.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 WINDOW_DAYS: Final = 28
 BUSY_HOUR: Final = 0.99
 LOAD: Final = 0.7
-FEW: Final = 20  # Fewer completed runs say nothing.
-# How many times longer than advised an expiry may be before it is called too long; the default never is.
+FEW: Final = 20  # Fewer completed runs are no evidence.
+# An expiry is too long if it is this many times longer than advised; the default never is.
 TOO_LONG: Final = 10
 ACCURACY: Final = 10_000
 ROUND: Final = (60, 90, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800)
@@ -36,7 +36,7 @@ LEASE: Final = LeasePolicy().lease or 0.0
 
 
 def advise(jobs: DataFrame, metrics: DataFrame, queues: DataFrame) -> DataFrame:
-    """Compare the definitions of queues with endings of the last weeks, and with hours."""
+    """Compare the definitions of queues with the endings of the last weeks, and with busy hours."""
     advised = _runs(jobs).join(_busy(metrics), "queue", "left").withColumns({
         "visibility_timeout": 2 * F.col("run_p95"),
         "expire_in_seconds": _rounded(F.greatest(F.lit(60.0), 3 * F.col("run_p99"))),
@@ -79,7 +79,7 @@ def _thirtieth() -> Column:
 
 
 def _rounded(value: Column) -> Column:
-    """Round up to a number that people would write."""
+    """Round up to a number that a person would choose."""
     steps = [F.when(value <= step, F.lit(float(step))) for step in ROUND]
     return F.coalesce(*steps, F.ceil(value / 86400) * 86400.0)
 
@@ -106,7 +106,7 @@ def _disagreements() -> Column:
 
 
 def _number(value: Column | str) -> Column:
-    """Write a number as people do: whole where it is large."""
+    """Format a number for people: whole if it is large."""
     value = F.col(value) if isinstance(value, str) else value
     large, some = 10, F.round(value, 1).cast("string")
     return F.coalesce(F.when(value >= large, F.ceil(value).cast("string")).otherwise(some), F.lit("?"))

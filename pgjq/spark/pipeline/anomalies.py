@@ -1,10 +1,10 @@
-"""Hours that left their band.
+"""Anomalies: hours in which a measure left its band.
 
-Each task of a queue has a rhythm: what is usual on a Tuesday at three in the morning is not at noon, nor on a Sunday.
-So an hour is compared with the same hour of other days of its kind, weekdays or weekends. The middle of the band is
-their median, and its width is the median distance from it (MAD), which a few bad days do not move. The width has a
-floor, because chance alone moves a count by its root and a rate by what a coin does; and what is too little to matter
-is not told. Neighbouring hours that left the band on the same side are one anomaly.
+Each task of a queue has a rhythm: a Tuesday at three in the morning differs from noon, and from a Sunday. So an hour is
+compared with the same hour of other days of its kind, weekdays or weekends. The centre of the band is their median, and
+its width is the median distance from it (MAD), which a few bad days do not move. The width has a lower bound, because
+chance alone moves a count by its square root and a rate like a coin toss; and changes too small to matter are left out.
+Neighbouring hours that left the band on the same side are one anomaly.
 
 Throughput may leave its band on both sides, rates and latencies only upwards. Latencies are compared as logarithms,
 because twice as slow is as far as twice as fast.
@@ -20,31 +20,31 @@ from pyspark.sql import functions as F  # noqa: N812
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-WIDTH: Final = 6.0  # Bands are so many widths on each side.
-SIGMA: Final = 1.4826  # Of a normal distribution, so many MADs are a standard deviation.
+WIDTH: Final = 6.0  # The band has this many widths on each side.
+SIGMA: Final = 1.4826  # Standard deviation of a normal distribution, in MADs.
 LEAST_DAYS: Final = 5
-LEAST_ENDED: Final = 20  # Of fewer, a rate or a percentile says nothing.
+LEAST_ENDED: Final = 20  # Of fewer, a rate or a percentile is no evidence.
 COUNTS: Final = ("ended",)
 RATES: Final = ("failure_rate", "stall_rate", "retry_rate")
 LATENCIES: Final = ("wait_p95", "run_p95")
-# What must change at least, for somebody to care: jobs an hour, a share, a factor and seconds.
+# The smallest change that matters: jobs an hour, a share, a factor and seconds.
 LEAST_JOBS: Final = 20.0
 LEAST_SHARE: Final = 0.03
-LEAST_MORE: Final = 6.0  # Jobs more than usual that a rate must stand for.
+LEAST_MORE: Final = 6.0  # The excess jobs that a rate must amount to.
 LEAST_FACTOR: Final = 1.5
 LEAST_SECONDS: Final = 0.5
-LEAST_SPREAD: Final = 0.08  # Of a latency's logarithm; with few jobs, a percentile is spread by their root.
+LEAST_SPREAD: Final = 0.08  # Of a latency's logarithm; with few jobs, a percentile spreads by the root of their number.
 _SERIES: Final = ("queue", "task", "measure")
 _KIND: Final = (*_SERIES, "weekend", "clock")
 
 
 def find_anomalies(metrics: DataFrame) -> DataFrame:
-    """Find what left its band, from the hourly metrics; one row for each stretch of hours."""
+    """Find anomalies in the hourly metrics; one row per stretch of hours."""
     return _stretches(_outliers(_banded(_long(_every_hour(metrics)))))
 
 
 def _every_hour(metrics: DataFrame) -> DataFrame:
-    """Add hours in which nothing ended; leave out the newest of all, which may not be over, and the oldest."""
+    """Add hours without endings; drop the newest, which may not be over, and the oldest."""
     ends = metrics.agg(F.min("hour").alias("oldest"), F.max("hour").alias("newest"))
     hours = (
         metrics.groupBy("queue", "task").agg(F.min("hour").alias("since"))
@@ -61,7 +61,7 @@ def _every_hour(metrics: DataFrame) -> DataFrame:
 
 
 def _long(hours: DataFrame) -> DataFrame:
-    """Put every measure into a row of its own; those of too few endings are left out."""
+    """Return one row per measure; measures of too few endings are left out."""
     names = [*COUNTS, *RATES, *LATENCIES]
     cells = hours.withColumn("jobs", F.col("ended")).unpivot(
         ["queue", "task", "hour", "clock", "weekend", "jobs"],
@@ -76,11 +76,11 @@ def _long(hours: DataFrame) -> DataFrame:
 
 
 def _banded(cells: DataFrame) -> DataFrame:
-    """Give every cell the median of its kind, and how far a cell of its kind is from it."""
+    """Add the median of its kind to every cell, and the typical distance from it."""
     kind, series = Window.partitionBy(*_KIND), Window.partitionBy(*_SERIES)
     looked = cells.withColumns({"middle": F.median("scaled").over(kind), "days": F.count("*").over(kind)})
     distance = F.abs(F.col("scaled") - F.col("middle"))
-    # A rate's usual value is its series' own where most hours of the kind have none at all.
+    # A rate falls back to the mean of its whole series where most hours of the kind have none at all.
     looked = looked.withColumns({"mad": F.median(distance).over(kind), "mean": F.avg("value").over(series)})
     usual = F.greatest(F.col("middle"), F.col("mean"), F.lit(0.002))
     chance = (
@@ -92,7 +92,7 @@ def _banded(cells: DataFrame) -> DataFrame:
 
 
 def _outliers(cells: DataFrame) -> DataFrame:
-    """Keep what is out of its band by enough to matter."""
+    """Keep cells that are outside of their band by enough to matter."""
     latency = F.col("measure").isin(*LATENCIES)
     out = cells.withColumns({
         "score": (F.col("scaled") - F.col("middle")) / F.col("width"),
@@ -115,7 +115,7 @@ def _outliers(cells: DataFrame) -> DataFrame:
 
 
 def _stretches(cells: DataFrame) -> DataFrame:
-    """Make one row of neighbouring hours; its numbers are those of the worst one."""
+    """Merge neighbouring hours into one row, with the numbers of the worst hour."""
     keys = (*_SERIES, "side")
     ordered = Window.partitionBy(*keys).orderBy("hour")
     gap = F.col("hour") > F.lag("hour").over(ordered) + F.expr("interval 1 hour")

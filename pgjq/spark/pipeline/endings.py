@@ -1,20 +1,19 @@
-"""The table `jobs`: one row for each ending of a job, made from the rows of history.
+"""The table `jobs`: one row per ending, made from the rows of history.
 
-What a job carried stays behind: of the payload only the task is kept, of the error the type and the beginning of the
-message. A task is what the payload, if it is JSON, calls `task`; without it, it is empty, and the queue is all there is
-to tell jobs apart by.
+The job's data is not copied: of the payload only the task is kept, of the error the type and the beginning of the
+message. The task is the field `task` of a JSON payload; without it, it is empty, and only the queue distinguishes jobs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
+from pyspark.sql import functions as F  # noqa: N812  (the conventional name)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What is read of history.
+# The columns read from history.
 COLUMNS: Final = (
     "seq", "queue", "id", "state", "attempts", "max_attempts", "stalled", "stalled_on", "worker",
     "created_at", "started_at", "finished_at", "payload", "error",
@@ -26,12 +25,12 @@ SCHEMA: Final = (
 )
 LONGEST_TASK: Final = 100
 LONGEST_MESSAGE: Final = 200
-# How a reaper describes the end of an attempt that took too long (pgjq.lease, and the function reap).
+# The error of an attempt that expired (pgjq.lease, and the function reap).
 TOO_LONG: Final = "the attempt took too long"
 
 
 def endings(history: DataFrame) -> DataFrame:
-    """Make rows of `jobs` from rows of history."""
+    """Convert rows of history to rows of `jobs`."""
     error = F.from_json("error", "type string, message string")
     return history.withColumn("told", error).select(
         "seq", "queue", "id",
@@ -47,5 +46,5 @@ def endings(history: DataFrame) -> DataFrame:
 
 
 def seconds(begins: str, ends: str) -> Column:
-    """Return how many seconds lie between two points in time, to the microsecond."""
+    """Return the seconds between two points in time, to the microsecond."""
     return (F.unix_micros(F.col(ends)) - F.unix_micros(F.col(begins))) / 1e6

@@ -1,11 +1,12 @@
-"""From the database to the lake: endings that are not there yet, each once.
+"""Copy new endings from the database to the lake, each once.
 
-Spark's checkpoint, which is part of the lake, knows how far the stream of endings was read, as numbers of transactions
-(`pgjq.spark.stream`). A batch of it is written, looked at, and published, in this order; and only then does the
-checkpoint count it as done. So these hold, wherever a run is killed:
+Spark's checkpoint, which is part of the lake, stores how far the stream of endings was read, as transaction numbers
+(`pgjq.spark.stream`). A batch is written, checked and published, in this order; only then does the checkpoint count it
+as done. So wherever a run is killed:
 
-* Every ending before the checkpoint's number is in the lake, for the batch was published before the number was raised.
-* None is in it twice: a batch that comes again has the number that it had, and is known by it.
+* Every ending before the checkpoint's number is in the lake, because the batch was published before the number was
+  raised.
+* No ending is in it twice: a repeated batch has the same number, by which it is recognised.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where endings come from: a database and a schema in it; of what ended before `since` nothing is taken."""
+    """The source of endings: a database and a schema; endings before `since` are left out."""
 
     url: str = field(repr=False)
     schema: str = "pgjq"
     since: datetime | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return what the data source wants to know."""
+        """Return the options of the data source."""
         return {"url": self.url, "schema": self.schema}
 
 
 def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
-    """Bring what has ended since the last run into the lake; say how many endings. `told` hears of every batch."""
+    """Add endings since the last run to the lake; return their number. Calls `told` per batch."""
     if lake.manifest.batches and not (lake.root / CHECKPOINT).is_dir():
         raise ValidationError(
             f"{lake.root} has lost its {CHECKPOINT}: how far it was read is not known; name a new lake"
@@ -55,7 +56,7 @@ def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int
         try:
             told(_take(spark, lake, _since(rows, source.since), number))
         except Exception as error:
-            failures.append(error)  # Spark would hand on its text only.
+            failures.append(error)  # Spark would pass on only its text.
             raise
 
     stream = spark.readStream.format("pgjq").options(**source.options(), columns=",".join(COLUMNS)).load()
@@ -84,12 +85,12 @@ def _read(spark: SparkSession, lake: Lake, directories: Collection[str]) -> Data
 
 
 def _take(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> int:
-    """Write a batch, look at what was written, and publish it; the database is read once."""
+    """Write a batch, check the written files, and publish it; the database is read once."""
     name = f"batch={number}"
     if lake.manifest.has(name):
         return 0
     home = lake.path(f"{JOBS}/{name}")
-    # A file for each day, with the queues one after the other: readers of one queue skip the rest of the file.
+    # One file per day, sorted by queue: readers of one queue skip the rest of the file.
     arranged = endings(rows).repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
     arranged.write.mode("overwrite").partitionBy("date").parquet(home)
     written = spark.read.schema(SCHEMA).parquet(home)
@@ -101,7 +102,7 @@ def _take(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> int:
 
 
 def _known(spark: SparkSession, lake: Lake, written: DataFrame) -> DataFrame | None:
-    """Return what the lake has of the days of a batch: an ending that came again would be among it."""
+    """Return the lake's endings on the days of a batch: a repeated ending would be among them."""
     if not lake.manifest.batches:
         return None
     dates = {str(row["date"]) for row in written.select("date").distinct().collect()}

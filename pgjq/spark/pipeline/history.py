@@ -1,7 +1,7 @@
-"""A made-up history to look at: a million jobs of three months, with things going wrong on the way.
+"""A made-up history for the demo: a million jobs in three months, with incidents.
 
-The same seed makes the same history. It is written in one statement for each week, which also makes it many
-transactions, as a real one is. `sql/queries/demo_history.sql` says what the jobs are and what goes wrong.
+The same seed makes the same history. One statement writes each week, so that there are many transactions, as in a real
+one. `sql/queries/demo_history.sql` defines the jobs and the incidents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WEEK: Final = 7
-# How the queues are defined, which is not always wise: reports are given up too early, mail too late.
+# The definitions of the queues, partly unwise: reports expire too early, mail too late.
 QUEUES: Final[dict[str, dict[str, Any]]] = {
     "mail": {"expire_in_seconds": 7200, "retry_backoff": True},
     "media": {"heartbeat_seconds": 30},
@@ -31,7 +31,7 @@ WORKERS: Final = {"mail": 3, "media": 3, "billing": 2, "search": 2, "reports": 2
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What to make up: about so many jobs, on so many days, the last of which ends at a point in time."""
+    """The history to make: about this many jobs, on this many days until a point in time."""
 
     ends: datetime
     jobs: int = 1_000_000
@@ -41,12 +41,12 @@ class History:
 
     @property
     def begins(self) -> datetime:
-        """When the first day begins."""
+        """The start of the first day."""
         return self.ends - timedelta(days=self.days)
 
 
 def make_history(conninfo: str, history: History, told: Callable[[int, int], object] | None = None) -> int:
-    """Write a history into a migrated database; say how many jobs it has. `told` hears of days done, and of all."""
+    """Write a history and return its number of jobs. `told` gets the days done and all days."""
     _define(conninfo)
     names = [f"{queue}-{n}" for queue, count in WORKERS.items() for n in range(1, count + 1)]
     made = 0

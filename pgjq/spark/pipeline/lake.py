@@ -1,14 +1,14 @@
-"""The directory that the tables live in, and what of it counts.
+"""The lake: a directory of tables, and the manifest that lists what belongs to them.
 
 A directory becomes a lake by `manifest.json`, which names every directory of Parquet files that belongs to a table.
-What it does not name does not exist: it is left over from a run that was killed, or was replaced by a later one, and
-the next run removes it. Files that it names never change. So a table changes in the moment in which a new manifest is
+A directory that it does not name does not count: it is left over from a killed run, or was replaced by a later one,
+and the next run removes it. Named files never change. So a table changes at the moment in which a new manifest is
 renamed over the old one, all tables of a step at once, and a run may be killed at any point:
 
-* before the rename, the lake is as it was, and the next run does the step again;
-* after it, the step has been done, and the next run goes on from there.
+* before the rename, the lake is unchanged, and the next run repeats the step;
+* after it, the step is done, and the next run continues from there.
 
-One run at a time: a second one finds the lock of the first and is refused. The kernel takes a lock back from a process
+One run at a time: a second one finds the lock of the first and is refused. The kernel releases the lock of a process
 that dies.
 """
 
@@ -35,14 +35,14 @@ CHECKPOINT: Final = "checkpoint"
 LOCK: Final = "lock"
 GLOB: Final = frozenset("*?[]{}\\")
 JOBS: Final = "jobs"
-# Tables that have a directory for each day, and tables that are made anew as a whole.
+# Tables with a directory per day, and tables that are replaced as a whole.
 DAILY: Final = ("metrics", "days", "errors", "workers")
 WHOLE: Final = ("advice", "anomalies")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Endings that came together: the directory that they are in, how many they are, and on which days they ended."""
+    """Endings of one batch: their directory, their number, and the days on which they ended."""
 
     name: str
     rows: int
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What belongs to the lake: `measured` of the batches are in the other tables; those come from the runs named."""
+    """The content of the lake; other tables cover `measured` batches and come from named runs."""
 
     batches: tuple[Batch, ...] = ()
     measured: int = 0
@@ -64,20 +64,20 @@ class Manifest:
         return replace(self, batches=(*self.batches, batch))
 
     def with_run(self, name: str, dates: Iterable[str]) -> Manifest:
-        """Take the other tables from a run that has measured all batches, on those of the days that it looked at."""
+        """Use a run's tables, which cover all batches, for the days that it measured."""
         days = {**self.days, **dict.fromkeys(dates, name)}
         return replace(self, measured=len(self.batches), days=days, whole=name, runs=self.runs + 1)
 
     def unmeasured(self) -> list[str]:
-        """Name the days whose endings are not in the other tables yet."""
+        """List the days with endings that the other tables do not cover yet."""
         return sorted({date for batch in self.batches[self.measured :] for date in batch.dates})
 
     def has(self, batch: str) -> bool:
-        """Say whether a batch is there."""
+        """Return whether the lake has a batch."""
         return any(batch == there.name for there in self.batches)
 
     def directories(self, table: str, dates: Collection[str] | None = None) -> list[str]:
-        """Name the directories of a table, or of some of its days."""
+        """List the directories of a table, or of some of its days."""
         if table in WHOLE:
             return [f"{table}/{self.whole}"] if self.whole else []
         if table == JOBS:
@@ -88,7 +88,7 @@ class Manifest:
 
 
 class Lake:
-    """A lake and its manifest, as read last."""
+    """A lake and its manifest as last read."""
 
     def __init__(self, root: Path, manifest: Manifest) -> None:
         self.root = root
@@ -96,7 +96,7 @@ class Lake:
 
     @classmethod
     def open(cls, place: str) -> Self:
-        """Open a lake to read from it."""
+        """Open a lake for reading."""
         root = _path(place)
         if not (root / MANIFEST).is_file():
             raise ValidationError(f"there is no lake in {root}: pgjq pipeline run makes one")
@@ -104,7 +104,7 @@ class Lake:
 
     @staticmethod
     def check(place: str) -> Path:
-        """Return where a lake is or may be made; refuse a directory that holds something else."""
+        """Return the path of a lake or a place for one; refuse a directory with other content."""
         root = _path(place)
         _refuse_others(root)
         if (root / MANIFEST).exists():
@@ -114,7 +114,7 @@ class Lake:
     @classmethod
     @contextmanager
     def writing(cls, place: str) -> Generator[Self]:
-        """Open a lake to write to it, and nobody else meanwhile; an empty directory becomes one."""
+        """Open a lake for exclusive writing; an empty directory becomes one."""
         root = cls.check(place)
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root):
@@ -128,19 +128,18 @@ class Lake:
                 lake.sweep()
 
     def publish(self, manifest: Manifest) -> None:
-        """Let the lake be what a manifest says, from this moment on."""
+        """Replace the content of the lake by a manifest, atomically."""
         _write(self.root / MANIFEST, manifest)
         self.manifest = manifest
 
     def path(self, directory: str) -> str:
-        """Return a directory as Spark wants it named: a URL in which nothing is encoded."""
+        """Return a directory as Spark names it: a URL without encoding."""
         return f"file://{self.root / directory}"
 
     def sweep(self) -> None:
         """Remove what belongs to no table: the manifest does not name it.
 
-        Files that a desktop or a file server leaves beside it are not ours. What cannot be removed now, the next run
-        removes.
+        Files that a desktop or a file server adds are kept. If a removal fails, the next run tries again.
         """
         tables = (JOBS, *DAILY, *WHOLE)
         kept = {self.root / name for table in tables for name in self.manifest.directories(table)}
@@ -169,7 +168,7 @@ def _path(place: str) -> Path:
 
 
 def _refuse_others(root: Path) -> None:
-    """See that a directory is a lake or empty, before anything is written to it."""
+    """Check that a directory is a lake or empty, before anything is written to it."""
     if root.is_dir() and not (root / MANIFEST).is_file():
         found = sorted(path.name for path in root.iterdir() if path.name not in (LOCK, f"{MANIFEST}.new"))
         if found:
@@ -203,7 +202,7 @@ def _read(path: Path) -> Manifest:
 
 
 def _write(path: Path, manifest: Manifest) -> None:
-    """Write a manifest beside the old one and rename it: there is always a whole one."""
+    """Write a manifest beside the old one and rename it: there is always a complete one."""
     new = path.with_name(f"{path.name}.new")
     with new.open("w", encoding="utf-8") as file:
         json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)

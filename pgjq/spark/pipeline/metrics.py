@@ -1,8 +1,8 @@
-"""What is measured: endings by queue, task and hour, by queue and day, and failures and workers by day.
+"""Metrics: endings by queue, task and hour, by queue and day; failures and workers by day.
 
-An ending counts for the hour, in UTC, in which the job ended. The length of a run is that of the last one, and counts
-if it completed. The wait, from the enqueue to the start, counts for jobs that needed one attempt only: of others it
-would hold earlier runs. Percentiles are exact, interpolated as PostgreSQL's percentile_cont does it.
+An ending counts for the hour, in UTC, in which the job ended. The run time is that of the last run, and counts if it
+completed. The wait, from the enqueue to the start, counts only for jobs with one attempt: for others it would include
+earlier runs. Percentiles are exact, interpolated as by PostgreSQL's percentile_cont.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def measure(jobs: DataFrame, *keys: str) -> DataFrame:
     spread = measured.withColumns(
         {f"{name}_{share}": F.col(f"{name}s")[n] for name in ("wait", "run") for n, share in enumerate(SHARES)}
     ).drop("waits", "runs")
-    return spread.join(_hands(jobs, *keys), [*keys], "left")
+    return spread.join(_count_workers(jobs, *keys), [*keys], "left")
 
 
 def failures(jobs: DataFrame) -> DataFrame:
@@ -67,7 +67,7 @@ def failures(jobs: DataFrame) -> DataFrame:
 
 
 def workers(jobs: DataFrame) -> DataFrame:
-    """Count endings and stalls by day, queue and worker: a stall is that of the worker that it happened on."""
+    """Count endings by day, queue and worker, and stalls for the worker they happened on."""
     ended = jobs.where("worker is not null").select(
         "date", "queue", "worker", F.lit(1).alias("ended"), F.lit(0).alias("s")
     )
@@ -83,8 +83,8 @@ def _rate(condition: Column) -> Column:
     return F.avg(condition.cast("double"))
 
 
-def _hands(jobs: DataFrame, *keys: str) -> DataFrame:
-    """Count workers, and by how much the busiest one had more endings than the average: 1 is even."""
+def _count_workers(jobs: DataFrame, *keys: str) -> DataFrame:
+    """Count workers, and the ratio of the busiest one's endings to the average: 1 is even."""
     by_worker = jobs.where("worker is not null").groupBy(*keys, "worker").count()
     return by_worker.groupBy(*keys).agg(
         F.count("*").alias("workers"), (F.max("count") / F.avg("count")).alias("worker_skew")

@@ -1,4 +1,4 @@
-"""What must hold of every ending before it counts. A violation stops the run, and nothing of the batch is published."""
+"""Quality rules for endings. A violation stops the run before its batch is published."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHOWN: Final = 20
-# An ending is told from every other by the job's number and by when it ended: a job that was retried by hand has ended
-# twice, at two points in time.
+# The job's number and the time of its end identify an ending: a job that was retried by hand has ended twice, at two
+# points in time.
 KEY: Final = ("seq", "finished_at")
 _RULES: Final = (
     ("no end, or no queue: the row cannot be counted", "finished_at is null or queue is null or seq is null"),
@@ -27,7 +27,7 @@ _FIELDS: Final = ("violation", "queue", "id", "seq", "state", "created_at", "sta
 
 
 class QualityError(PgjqError):
-    """Rows that cannot be true; `rows` holds the first of them, each with the rule that it breaks."""
+    """Impossible rows; `rows` has the first of them, each with the rule that it violates."""
 
     def __init__(self, count: int, rows: Sequence[dict[str, Any]]) -> None:
         first = rows[0]
@@ -40,7 +40,7 @@ class QualityError(PgjqError):
 
 
 def check(batch: DataFrame, before: DataFrame | None) -> dict[str, int]:
-    """Count the endings of each day; raise a QualityError unless all are possible, each once, and none there before."""
+    """Count the endings of each day; raise a QualityError if one is impossible or a duplicate."""
     wrong = F.count_if(F.expr(" or ".join(rule for _, rule in _RULES)))
     days = batch.groupBy("date").agg(
         F.count("*").alias("rows"), wrong.alias("wrong"), F.count_distinct(*map(F.col, KEY)).alias("endings")
@@ -53,7 +53,7 @@ def check(batch: DataFrame, before: DataFrame | None) -> dict[str, int]:
 
 
 def violations(batch: DataFrame, before: DataFrame | None) -> DataFrame:
-    """Return the rows of a batch that break a rule, with the rule."""
+    """Return the rows of a batch that violate a rule, with the rule."""
     broken = F.array_compact(F.array(*(F.when(F.expr(rule), F.lit(name)) for name, rule in _RULES)))
     impossible = batch.withColumn("violation", F.explode(broken)).select(*_FIELDS)
     again = batch.groupBy(*KEY).count().where("count > 1").select(*KEY)

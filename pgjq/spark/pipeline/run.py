@@ -1,8 +1,7 @@
-"""One run: bring new endings into the lake, measure the days that they touch, advise, look for anomalies.
+"""One run: read new endings into the lake, measure their days, advise, find anomalies.
 
-Each step writes beside what is there and is published as a whole (`lake`). A run that was killed is taken up by the
-next one where it was: endings that came in but were not measured are measured then. Advice is given anew every time,
-because definitions change without an ending.
+Each step writes new files and is published as a whole (`lake`). The next run continues a killed one: it measures
+endings that were read but not measured. Advice is made anew every time, because definitions change without an ending.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-# Days and hours are those of UTC, and files say that their times are, as Spark's older format cannot. Percentiles of
-# many small groups are gathered in memory: beyond 128 groups Spark would sort the rows first, at twice the price.
+# Days and hours are UTC, and files mark their times as UTC, which Spark's older format cannot. Percentiles of many
+# small groups are computed in memory: beyond 128 groups Spark would sort the rows first, at twice the cost.
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -35,30 +34,30 @@ _SETTINGS: Final = {
 
 
 class Listener(Protocol):
-    """Who wants to know how far a run is."""
+    """Receives the progress of a run."""
 
     def begin(self, step: str) -> None:
-        """Hear that a step begins."""
+        """Receive the start of a step."""
         ...
 
     def count(self, rows: int) -> None:
-        """Hear that so many more endings have been read."""
+        """Receive the number of further endings read."""
         ...
 
 
 class Silence:
-    """Nobody listens."""
+    """Ignores the progress."""
 
     def begin(self, step: str) -> None:
-        """Hear nothing."""
+        """Do nothing."""
 
     def count(self, rows: int) -> None:
-        """Hear nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did: endings read, days measured; and what the lake holds now."""
+    """The result of a run: endings read, days measured; and the content of the lake."""
 
     read: int
     days_measured: int
@@ -69,7 +68,7 @@ class Summary:
 
 
 def run(spark: SparkSession, source: Source, lake: str, listener: Listener | None = None) -> Summary:
-    """Run the pipeline from a database to a lake; days and hours are those of UTC, whatever the session's zone."""
+    """Run the pipeline from a database to a lake; days and hours are UTC in any session."""
     told = listener or Silence()
     check_source(source)
     with Lake.writing(lake) as place, _settled(spark):
@@ -83,13 +82,13 @@ def run(spark: SparkSession, source: Source, lake: str, listener: Listener | Non
 
 
 def check_source(source: Source) -> None:
-    """See that a database is there and its schema is this code's, before anything is made for it."""
+    """Check that the database and its schema are usable, before anything is created for it."""
     with oneshot_connection(source.url, source.schema):
         pass
 
 
 def read_table(spark: SparkSession, lake: Lake, table: str, dates: Collection[str] | None = None) -> DataFrame:
-    """Read a table of a lake other than `jobs`; only what was published is in it."""
+    """Read the published part of a table other than `jobs`."""
     paths = [lake.path(directory) for directory in lake.manifest.directories(table, dates)]
     return spark.read.option("basePath", lake.path(table)).parquet(*paths).drop("run")
 

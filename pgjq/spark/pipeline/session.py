@@ -1,4 +1,4 @@
-"""The Spark session of a command: on this machine unless somebody says otherwise."""
+"""The Spark session of a command, by default on this machine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ HERE: Final = "local[*]"
 
 @contextmanager
 def spark_session(master: str | None) -> Generator[SparkSession]:
-    """Have a session for as long as the block lasts; one that is there already, and stays, if there is one.
+    """Yield a Spark session for the block; an existing one is used, and stays.
 
-    Where spark-submit has named a master, it is that one.
+    The master that spark-submit has set is used.
     """
     check_java()
     there = SparkSession.getActiveSession()
     if there is not None:
         yield there
         return
-    # Before Java starts: its Python workers are to be this very Python, which has what they import.
+    # Before Java starts: its Python workers must be this Python, which has their imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or SparkConf().get("spark.master") or HERE
     builder = SparkSession.builder.master(master).appName("pgjq pipeline")

@@ -1,1 +1,1 @@
-"""The report: one page of HTML from a lake, with everything in it: no script, no font, nothing from a network."""
+"""The report: one self-contained HTML page from a lake, without scripts, fonts or network."""

@@ -1,4 +1,4 @@
-"""The figures of a report, read from a lake's Parquet files. Neither Spark nor Java is needed for it."""
+"""The figures of a report, read from a lake's Parquet files without Spark or Java."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 OTHERS: Final = "others"
 SLOTS: Final = 7 * 24
-# What is not taken from the file but from where it is.
+# Columns that come from the directory name, not from the file.
 _PLACE: Final = ("run", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a page shows. Lists by day are as long as `dates`; queues come by size, the largest first."""
+    """The data of a page. Lists by day are as long as `dates`; the largest queue comes first."""
 
     dates: list[date]
     queues: list[str]
@@ -38,7 +38,7 @@ class Figures:
 
 
 def read_figures(lake: Lake) -> Figures:
-    """Read what a page shows."""
+    """Read the data of a page."""
     if lake.manifest.whole is None:
         raise ValidationError(f"the lake in {lake.root} holds no endings yet: pgjq pipeline run brings them in")
     rows = _rows(lake, "days")
@@ -58,7 +58,7 @@ def read_figures(lake: Lake) -> Figures:
 
 
 def largest(counts: Mapping[str, Mapping[date, int]], limit: int) -> dict[str, dict[date, int]]:
-    """Keep the largest series, and make one of the others."""
+    """Keep the largest series, and merge the others into one."""
     ranked = sorted(counts, key=lambda name: -sum(counts[name].values()))
     kept = {name: dict(counts[name]) for name in ranked[:limit]}
     rest: dict[date, int] = defaultdict(int)
@@ -69,9 +69,9 @@ def largest(counts: Mapping[str, Mapping[date, int]], limit: int) -> dict[str, d
 
 
 def average_hours(lake: Lake, dates: Iterable[date]) -> dict[str, list[float]]:
-    """Return each queue's endings in an average hour of the week, Monday's first hour first.
+    """Return each queue's endings in an average hour of the week, from Monday's first hour.
 
-    Of a month there are five Mondays and four Tuesdays: each weekday is divided by its own number.
+    A month may have five Mondays and four Tuesdays: each weekday is divided by its own number.
     """
     pa, pc = _untyped("pyarrow"), _untyped("pyarrow.compute")
     table = _table(lake, "metrics")
@@ -86,7 +86,7 @@ def average_hours(lake: Lake, dates: Iterable[date]) -> dict[str, list[float]]:
 
 
 def _untyped(module: str) -> Any:
-    """Import what says nothing about its types."""
+    """Import a module without types."""
     return import_module(module)
 
 
@@ -116,7 +116,7 @@ def _by_queue(rows: Iterable[Row]) -> dict[str, dict[date, Row]]:
 
 
 def _all_dates(rows: Iterable[Row]) -> list[date]:
-    """Return every day from the first to the last, also those on which nothing ended."""
+    """Return every day from the first to the last, also those without endings."""
     seen = {row["date"] for row in rows}
     first, last = min(seen), max(seen)
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]

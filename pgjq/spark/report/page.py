@@ -1,4 +1,4 @@
-"""The page: which figures it shows, and in what order. Every word that comes from the lake is escaped."""
+"""The page: its figures and their order. All text from the lake is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-MOST_SERIES: Final = 7  # And the others.
+MOST_SERIES: Final = 7  # Plus one for the others.
 MOST_QUEUES: Final = 12
 MOST_ANOMALIES: Final = 60
 MOST_WORKERS: Final = 20
@@ -28,7 +28,7 @@ LATENCY_LEGEND: Final = (
     '<li><i class="key-wide"></i>99 of 100 took less (p99)</li>'
     '<li><i class="key-mark"></i>a day with anomalies</li></ul>'
 )
-# A page that loads nothing and runs nothing, whatever a queue's name tries.
+# The page loads nothing and runs nothing, even if a queue's name tries to.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -228,7 +228,7 @@ def _waiting(row: Row) -> str:
 
 
 def _table(rows: Sequence[Sequence[tuple[str, str, str]]], notes: Sequence[Sequence[str]] = ()) -> str:
-    """Lay rows out; each cell is its class, its heading and its text. Notes stand below their row, over its width."""
+    """Lay rows out; a cell is class, heading and text. Notes follow their row, at full width."""
     head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in rows[0])
     body = "".join(_row(row) + _note(note, len(row)) for row, note in zip_longest(rows, notes, fillvalue=()))
     return f'<div class="scroll"><table class="cards"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -247,7 +247,7 @@ def _note(lines: Sequence[str], columns: int) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (of few, a tenth is something)
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (for small values a tenth matters)
 
 
 def _section(title: str, why: str, inside: str) -> str:
@@ -275,7 +275,7 @@ def _steps(top: float) -> list[tuple[float, str]]:
 
 
 def _decades(low: float, high: float) -> tuple[float, float]:
-    """Return the scale's ends: steps around the values, a step apart at least."""
+    """Return the ends of the scale: decades around the values, at least one apart."""
     below = max((step for step in DECADES if step <= low), default=DECADES[0])
     above = min((step for step in DECADES if step >= high and step > below), default=max(high, below * 10))
     return below, above
@@ -299,7 +299,7 @@ def _quantile_texts(lines: Mapping[str, Sequence[float | None]], dates: Iterable
 
 
 def _marked(figures: Figures, queue: str | None = None) -> list[bool]:
-    """Tell on which days an anomaly went on."""
+    """Return for each day whether it has an anomaly."""
     days: set[date] = set()
     for row in figures.anomalies:
         if queue in (None, row["queue"]):

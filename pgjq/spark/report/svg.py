@@ -1,4 +1,4 @@
-"""Charts as SVG that stretches to any width. Words stand beside it as HTML, so that they stay readable on a phone.
+"""Charts as SVG of any width, with HTML text beside them, which stays readable on a phone.
 
 A plot is 1000 units wide and 100 high, whatever its size on the screen; strokes keep their width.
 """
@@ -21,7 +21,7 @@ COLOURS: Final = 8
 
 
 def colour(number: int) -> str:
-    """Return the colour of a series, which the style sheet defines for light and for dark."""
+    """Return the colour of a series, which the style sheet defines for light and dark."""
     return f"var(--c{number % COLOURS})"
 
 
@@ -34,7 +34,7 @@ def nice_ceiling(value: float) -> float:
 
 
 def areas(stacks: Sequence[Sequence[float]], top: float) -> str:
-    """Draw series on top of each other; a day by itself is a bar, for a line through one point has no width."""
+    """Draw stacked series; a single day is a bar, because a line through one point has no width."""
     if len(stacks[0]) == 1:
         return bars(stacks, top)
     base = [0.0] * len(stacks[0])
@@ -49,7 +49,7 @@ def areas(stacks: Sequence[Sequence[float]], top: float) -> str:
 
 
 def bars(stacks: Sequence[Sequence[float]], top: float) -> str:
-    """Draw series as bars on top of each other, one bar for each day."""
+    """Draw series as stacked bars, one bar per day."""
     drawn: list[str] = []
     width = WIDE / max(1, len(stacks[0]))
     for day in range(len(stacks[0])):
@@ -66,7 +66,7 @@ def bars(stacks: Sequence[Sequence[float]], top: float) -> str:
 
 
 def band(lower: Values, upper: Values, scale: Callable[[float], float], css: str) -> str:
-    """Fill what is between two lines, where both are known."""
+    """Fill the area between two lines, where both are known."""
     drawn: list[str] = []
     for run in _known(lower, upper):
         there = [f"{x:.1f},{scale(high):.2f}" for x, _, high in run]
@@ -76,7 +76,7 @@ def band(lower: Values, upper: Values, scale: Callable[[float], float], css: str
 
 
 def line(values: Values, scale: Callable[[float], float], css: str) -> str:
-    """Draw a line, with gaps where a value is not known."""
+    """Draw a line, with gaps for unknown values."""
     runs = _known(values, values)
     return "".join(
         f'<polyline class="{css}" points="{" ".join(f"{x:.1f},{scale(value):.2f}" for x, value, _ in run)}"/>'
@@ -85,13 +85,13 @@ def line(values: Values, scale: Callable[[float], float], css: str) -> str:
 
 
 def logarithmic(low: float, high: float) -> Callable[[float], float]:
-    """Return a scale on which every factor of ten is as high as every other."""
+    """Return a logarithmic scale."""
     bottom, span = math.log10(low), math.log10(high) - math.log10(low)
     return lambda value: HIGH - HIGH * (math.log10(min(max(value, low), high)) - bottom) / span
 
 
 def marks(marked: Sequence[bool]) -> str:
-    """Shade some days, behind what is drawn after it: a colour is to stay the one that the legend has."""
+    """Shade some days, behind later shapes, so that colours stay those of the legend."""
     width = WIDE / max(1, len(marked))
     return "".join(
         f'<rect class="mark" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100"/>'
@@ -101,7 +101,7 @@ def marks(marked: Sequence[bool]) -> str:
 
 
 def tips(texts: Sequence[str]) -> str:
-    """Let every day say its figures when pointed at."""
+    """Add the figures of every day as a tooltip."""
     width = WIDE / max(1, len(texts))
     return "".join(
         f'<rect class="tip" x="{n * width:.2f}" width="{width:.2f}" y="0" height="100">'
@@ -111,7 +111,7 @@ def tips(texts: Sequence[str]) -> str:
 
 
 def plot(shapes: str, ys: Sequence[tuple[float, str]], dates: Sequence[date], label: str, css: str = "") -> str:
-    """Put shapes between their axes: `ys` are heights between 0, the bottom, and 1, with what is written there."""
+    """Put shapes between their axes: `ys` are heights from 0 (bottom) to 1, with their labels."""
     rules = "".join(f'<line class="rule" x1="0" x2="{WIDE:g}" y1="{y:.2f}" y2="{y:.2f}"/>' for y in
                     (HIGH - HIGH * share for share, _ in ys))  # fmt: skip
     words = "".join(f'<span style="bottom:{share * 100:.2f}%">{escape(text)}</span>' for share, text in ys)
@@ -123,7 +123,7 @@ def plot(shapes: str, ys: Sequence[tuple[float, str]], dates: Sequence[date], la
 
 
 def _calendar(dates: Sequence[date]) -> str:
-    """Write about six days below a plot; on a phone every other one of them is hidden."""
+    """Write about six days below a plot; a phone hides every other one."""
     step = max(1, round(len(dates) / 6))
     return "".join(
         f'<span style="left:{(n + 0.5) / len(dates) * 100:.2f}%">{dates[n].day} {dates[n]:%b}</span>'
@@ -140,7 +140,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _known(lower: Values, upper: Values) -> list[list[tuple[float, float, float]]]:
-    """Cut two lines into stretches without gaps. A day by itself is drawn as wide as a day."""
+    """Cut two lines into stretches without gaps. A single day is drawn as wide as a day."""
     stretches: list[list[tuple[float, float, float]]] = [[]]
     for x, low, high in zip(_xs(len(lower)), lower, upper, strict=True):
         if low is None or high is None:

@@ -1,4 +1,4 @@
-"""Numbers and points in time as people read them."""
+"""Format numbers and points in time for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.00
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration in the unit that fits it."""
+    """Return a duration in a fitting unit."""
     if seconds is None:
         return NOTHING
     size, unit = next(((s, u) for s, u in _UNITS if seconds >= s), _UNITS[-1])
@@ -28,7 +28,7 @@ def duration(seconds: float | None) -> str:
 
 
 def count(value: float) -> str:
-    """Write a count, shortened where it is long."""
+    """Return a count, shortened if long."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g} {letter}"
@@ -36,25 +36,25 @@ def count(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a share of one as a percentage."""
+    """Return a share of one as a percentage."""
     return NOTHING if value is None else f"{value * 100:.3g} %"
 
 
 def measured(measure: str, value: float) -> str:
-    """Write the value of a measure."""
+    """Return the value of a measure with its unit."""
     if measure.endswith("_rate"):
         return share(value)
     return f"{count(value)} / h" if measure == "ended" else duration(value)
 
 
 def between(measure: str, low: float, high: float) -> str:
-    """Write a band, with the unit once where both ends have the same."""
+    """Return a band, with the unit once if both ends have the same."""
     first, last = measured(measure, low), measured(measure, high)
     number, _, unit = first.partition(" ")
     return f"{number if last.endswith(f' {unit}') else first} to {last}"
 
 
 def stretch(begins: datetime, ends: datetime) -> str:
-    """Write from when to when something went on."""
+    """Return the period from begin to end."""
     until = f"{ends:%H:%M}" if (ends - begins).days < 1 else f"{ends.day} {ends:%b %H:%M}"
     return f"{begins.day} {begins:%b %Y, %H:%M} to {until}"

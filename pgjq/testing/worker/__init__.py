@@ -1,1 +1,1 @@
-"""The worker conformance suite: what users of queues, workers and clients rely on, on any storage."""
+"""The worker conformance suite: what users of queues, workers and clients rely on."""

@@ -25,7 +25,7 @@ ATTENTIVE = LeasePolicy(lease=60.0, heartbeat=0.05)
 
 
 class Cleanup:
-    """A coroutine handler that hears of its cancellation and goes on until it is let go."""
+    """A coroutine handler that catches its cancellation and continues until it is released."""
 
     def __init__(self, *, swallows: bool) -> None:
         self.cancelled = threading.Event()
@@ -48,7 +48,7 @@ class Cleanup:
 
 
 def waiting_for_signal(started: threading.Event, reasons: list[Any]) -> Callable[[Any], Any]:
-    """Return a plain handler that runs until its signal is set, unless its payload says otherwise."""
+    """Return a plain handler that runs until its signal is set, or does as its payload says."""
 
     def handler(job: Any) -> Any:
         if job.payload == "quick":

@@ -1,4 +1,4 @@
-"""How a case of the worker suite is written once and run in both modes, and in each handler style where it matters."""
+"""Decorator and base class of worker cases: written once, run in both modes and all styles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 def case(
     coroutine: Callable[Concatenate[Any, Harness, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Any, Harness, P], None]:
-    """Make a test of a coroutine: it runs in the mode of its harness."""
+    """Make a test from a coroutine; it runs in the mode of its harness."""
 
     @functools.wraps(coroutine)
     def test(self: Any, harness: Harness, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -32,9 +32,9 @@ def case(
 
 
 class WorkerCases(Applicable):
-    """The fixtures of every case. A suite overrides `storage`, and `reopen` and `source` where processes share it.
+    """The fixtures of every case. Suites override `storage`; shared ones `reopen` and `source`.
 
-    `falls_asleep_after` is how many seconds an idle worker of this storage goes on looking for jobs before it sleeps.
+    `falls_asleep_after` is how many seconds an idle worker of this storage looks for jobs before it sleeps.
     """
 
     falls_asleep_after: ClassVar[float] = Harness.falls_asleep_after
@@ -51,22 +51,22 @@ class WorkerCases(Applicable):
 
     @pytest.fixture
     def reopen(self, storage: Storage) -> Callable[[], Storage]:
-        """Return what opens the same data again; a storage inside one process is the same object."""
+        """Return a function that opens the same data again; by default it returns the same object."""
         return lambda: storage
 
     @pytest.fixture
     def source(self) -> str | None:
-        """Return a Python expression that opens the same data in another process, after `import pgjq`."""
+        """Return a Python expression that opens the data in another process, after `import pgjq`."""
         return None
 
     @pytest.fixture
     def connect(self) -> Callable[[], Any]:
-        """Return what opens a connection for a transaction of the caller's, if the storage promises transactions."""
+        """Return a function that opens a caller connection, if the storage has transactions."""
         raise NotImplementedError
 
     @pytest.fixture
     def harness(self, storage: Storage, mode: Mode, reopen: Callable[[], Storage], source: str | None) -> Harness:
-        """Return what the case works with."""
+        """Return the harness of the case."""
         harness = Harness(storage, mode, reopen, source)
         harness.falls_asleep_after = self.falls_asleep_after
         return harness

@@ -1,9 +1,9 @@
-"""The worker conformance suite, whole.
+"""The complete worker conformance suite.
 
-Subclass `WorkerConformance` in a test module of your own with a fixture `storage`: a fresh, empty one for each test,
-which goes by the real time. Name its `capabilities`, so that only cases that apply are collected, and override `reopen`
-and `source` if several processes can share the storage. Every case runs with `Queue` and with `AsyncQueue`; workers
-poll so seldom that only a wake-up explains a job that runs.
+Subclass `WorkerConformance` in your test module with a fixture `storage`: a fresh, empty one for each test, on the real
+clock. Name its `capabilities`, so that pytest collects only cases that apply, and override `reopen` and `source` if
+several processes can share the storage. Every case runs with `Queue` and with `AsyncQueue`; workers poll so rarely that
+only a wake-up explains a job that runs.
 """
 
 from __future__ import annotations

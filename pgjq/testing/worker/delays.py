@@ -22,7 +22,7 @@ ROUNDING = timedelta(milliseconds=2)
 
 
 def in_future(seconds: float) -> datetime:
-    """Return a point in time, in seconds from now."""
+    """Return the point in time this many seconds from now."""
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 

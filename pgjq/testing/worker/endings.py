@@ -1,4 +1,4 @@
-"""Worker suite: what a handler raises or returns, whatever it is, ends its run and leaves its worker at work."""
+"""Worker suite: any result or exception of a handler ends only its run, not its worker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RESULTS: dict[str, Any] = {
 
 
 class WritesText:
-    """A serde that breaks its promise to return bytes."""
+    """A serde that violates its contract by not returning bytes."""
 
     def serialize(self, value: Any) -> Any:
         return str(value)
@@ -68,7 +68,7 @@ class WritesText:
 
 
 class Raw:
-    """A serde that writes bytes as they are."""
+    """A serde that passes bytes through."""
 
     def serialize(self, value: Any) -> bytes:
         return value
@@ -84,7 +84,7 @@ def cyclic() -> list[Any]:
 
 
 class Endings(WorkerCases):
-    """What a handler raises or returns."""
+    """Results and exceptions of handlers."""
 
     @case
     async def test_every_exception_follows_the_retry_policy_and_the_slot_lives_on(

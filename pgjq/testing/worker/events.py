@@ -1,4 +1,4 @@
-"""Worker suite: events tell of every step of a job's life, each once and in order."""
+"""Worker suite: every step of a job publishes one event, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pgjq.testing.worker.harness import EventLog, Harness, Style
 
 RETRIED = ["queued", "processing", "failing", "processing", "completed"]
-# The names of the events of each life that `live` below makes a job lead.
+# The event names of each kind of job that `live` below runs.
 LIVES = {
     "completed": ["queued", "processing", "completed"],
     "retried": RETRIED,
@@ -31,7 +31,7 @@ LIVES = {
 
 
 class Lives:
-    """A handler that leads each job through the life that its id names."""
+    """A handler that treats each job as its id says."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -55,7 +55,7 @@ class Lives:
 
 
 async def live(harness: Harness, queue: Any, log: EventLog) -> None:
-    """Lead jobs through all lives, and wait until as many events have come as there must be."""
+    """Run all kinds of jobs, and wait until the expected number of events has come."""
     async with harness.started(queue):
         for life in LIVES:
             await harness.call(queue.enqueue, life, life, max_attempts=2)
@@ -65,12 +65,12 @@ async def live(harness: Harness, queue: Any, log: EventLog) -> None:
 
 
 async def until_heard(harness: Harness, log: EventLog, count: int) -> None:
-    """Wait until so many events have come."""
+    """Wait until this many events have come."""
     await harness.until(lambda: len(log.all) >= count, f"{count} events come")
 
 
 async def take(harness: Harness, feed: Any, last: str) -> list[Any]:
-    """Take events of a subscription up to one of a name."""
+    """Take events of a subscription up to one with this name."""
     events: list[Any] = []
     while not events or events[-1].name != last:
         events.append(await harness.background(next if harness.mode == "sync" else anext, feed)())
@@ -112,7 +112,7 @@ class Events(WorkerCases):
     async def test_a_client_tells_every_life_in_order(self, harness: Harness) -> None:
         queue, client = harness.queue(Lives().handle), harness.client()
         log = harness.log_events(client)
-        # In async mode a subscription opens before the next thing that the same client does.
+        # In async mode a subscription opens before the next call of the same client.
         await harness.call(client.enqueue, "other", "other", None)
         await until_heard(harness, log, 1)
         await live(harness, queue, log)

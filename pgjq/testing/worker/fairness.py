@@ -1,4 +1,4 @@
-"""Worker suite: how the work is shared: between workers, and between the queues of one worker."""
+"""Worker suite: how work is shared between workers, and between the queues of one worker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Fairness(WorkerCases):
-    """How the work is shared: between workers, and between the queues of one worker."""
+    """How work is shared between workers, and between the queues of one worker."""
 
     @case
     async def test_quick_jobs_behind_a_slow_one_run_on_an_idle_worker(self, harness: Harness) -> None:
-        """The first worker is used to quick jobs, and claims many behind the slow one before there is another."""
+        """The first worker expects quick jobs, and prefetches many before another worker starts."""
         gate = Gate("slow")
         handler = Recorder(gate)
         first, second = harness.queue(handler), harness.queue(handler, storage=harness.reopen())
@@ -56,7 +56,7 @@ class Fairness(WorkerCases):
 
     @case
     async def test_no_queue_of_a_worker_starves_while_another_always_has_jobs(self, harness: Harness) -> None:
-        """The backlog of `one` is longer than what a worker claims ahead, and each run enqueues another job."""
+        """The backlog of `one` is longer than a worker's prefetch, and each run enqueues another job."""
         producer = Client(harness.storage)
 
         def again(_job: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a case of the worker suite works with: queues and clients in one mode, and ways to wait for what they do.
+"""The harness of a worker case: queues and clients in one mode, and ways to wait for them.
 
 A case is a coroutine in both modes. `call` runs a method of the public API: in sync mode it blocks the thread, in
 async mode it awaits. So a case in sync mode never suspends, and one source tests `Queue` and `AsyncQueue` alike.
@@ -32,40 +32,40 @@ Mode = Literal["sync", "async"]
 Style = Literal["function", "coroutine", "callback"]
 
 QUEUE = "mail"
-# Polling this seldom cannot hide a wake-up that is missing.
+# Polling this rarely cannot hide a missing wake-up.
 BLOCK_TIMEOUT = 30.0
-# How long a case waits for what must happen. It is shorter than BLOCK_TIMEOUT, and long for a busy machine.
+# How long a case waits for a result. Shorter than BLOCK_TIMEOUT, and long enough for a busy machine.
 LIMIT = 20.0
 TICK = 0.005
-# The lease of a worker that dies with its job: it lapses soon, and nothing renews it.
+# The lease of a worker that dies with its job: it expires soon, and nothing renews it.
 LAPSING = LeasePolicy(lease=0.05, heartbeat=None)
 
 
 class EventLog:
-    """The events that a queue or a client published, in the order in which they came."""
+    """The published events of a queue or a client, in the order of arrival."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Take an event."""
+        """Add an event."""
         with self._lock:
             self._events.append(event)
 
     @property
     def all(self) -> list[Event]:
-        """The events so far."""
+        """Return the events so far."""
         with self._lock:
             return list(self._events)
 
     def names(self, job_id: str | None = None) -> list[str]:
-        """The names of the events so far, of one job or of all."""
+        """Return the names of the events so far, of one job or of all."""
         return [event.name for event in self.all if job_id in (None, event.id)]
 
 
 class Harness:
-    """One case's storage and mode. `reopen` opens the same data once more, as another process would."""
+    """The storage and mode of one case. `reopen` opens the same data as another process would."""
 
     falls_asleep_after = 0.05
 
@@ -79,7 +79,7 @@ class Harness:
         self._clients: list[Any] = []
 
     def run(self, case: Coroutine[Any, Any, None]) -> None:
-        """Run a case in this mode, and stop and close what it left."""
+        """Run a case in this mode; then stop and close what it left open."""
         if self.mode == "sync":
             drive(self._cleaning_up(case))
         else:
@@ -107,7 +107,7 @@ class Harness:
         return storage
 
     def client(self, storage: Storage | None = None) -> Any:
-        """Make a `Client` or an `AsyncClient`."""
+        """Create a `Client` or an `AsyncClient`."""
         make = Client if self.mode == "sync" else AsyncClient
         client = make(storage or self.storage)
         self._clients.append(client)
@@ -122,7 +122,7 @@ class Harness:
         style: Style = "function",
         **options: Any,
     ) -> Any:
-        """Make a `Queue` or an `AsyncQueue` whose handler, a plain function of a job, is registered in a style."""
+        """Create a `Queue` or `AsyncQueue`; its handler, a plain function, is registered in a style."""
         make: Any = Queue if self.mode == "sync" else AsyncQueue
         queue = make(name, storage=storage or self.storage, **{"block_timeout": BLOCK_TIMEOUT, **options})
         if handler is not None:
@@ -130,7 +130,7 @@ class Harness:
         return queue
 
     def worker(self, *queues: Any, **options: Any) -> Worker:
-        """Make a `Worker`; it has one mode, and serves queues of both."""
+        """Create a `Worker`; it has one mode, and serves queues of both."""
         return Worker(*queues, **options)
 
     async def call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -139,7 +139,7 @@ class Harness:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def in_thread(self, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
-        """Call a function that blocks; in async mode on a thread, so that the event loop goes on."""
+        """Call a blocking function; in async mode on a thread, so that the event loop continues."""
         if self.mode == "sync":
             return function(*args, **kwargs)
         return await asyncio.to_thread(function, *args, **kwargs)
@@ -157,7 +157,7 @@ class Harness:
 
     @asynccontextmanager
     async def started(self, queue: Any) -> AsyncGenerator[Any]:
-        """Have a queue or a worker run inside a block."""
+        """Run a queue or a worker inside a block."""
         await self.start(queue)
         try:
             yield queue
@@ -176,7 +176,7 @@ class Harness:
         await (asyncio.sleep(seconds) if self.mode == "async" else _blocking_sleep(seconds))
 
     async def until(self, holds: Callable[[], Any], what: str = "") -> Any:
-        """Wait until something holds, which may be a coroutine function, and return what it returned."""
+        """Wait until a function or coroutine function returns a true value, and return it."""
         deadline = time.monotonic() + LIMIT
         while not (answer := await self.call(holds)):
             assert time.monotonic() < deadline, f"did not happen within {LIMIT:g} s: {what or inspect.getsource(holds)}"
@@ -184,7 +184,7 @@ class Harness:
         return answer
 
     async def until_state(self, queue: Any, job_id: str, *states: str) -> Any:
-        """Wait until a job is in one of some states, and return its status."""
+        """Wait until a job is in one of these states, and return its status."""
 
         async def reached() -> Any:
             status = await self.call(queue.get_status, job_id)
@@ -193,25 +193,25 @@ class Harness:
         return await self.until(reached, f"job {job_id!r} becomes {' or '.join(states)}")
 
     async def together(self, count: int, call: Callable[[int], Coroutine[Any, Any, R]]) -> list[R]:
-        """Make `count` calls at the same time: by threads in sync mode, by tasks in async mode."""
+        """Make `count` calls at the same time: with threads in sync mode, with tasks in async mode."""
         if self.mode == "async":
             return await asyncio.gather(*(call(n) for n in range(count)))
         with ThreadPoolExecutor(count) as pool:
             return [done.result() for done in [pool.submit(drive, call(n)) for n in range(count)]]
 
     async def asleep(self) -> None:
-        """Let idle workers fall asleep, so that from now on only a notification or a due job wakes them."""
+        """Let idle workers fall asleep, so that only a notification or a due job wakes them."""
         await self.sleep(self.falls_asleep_after)
 
     async def until_all(self, queue: Any, job_ids: Iterable[str], state: str = "completed") -> None:
-        """Wait until each of some jobs is in a state."""
+        """Wait until all of these jobs are in a state."""
         for job_id in job_ids:
             await self.until_state(queue, job_id, state)
 
     def background(
         self, method: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Begin a call beside the case, on a thread or as a task; what is returned waits for its result."""
+        """Start a call on a thread or as a task; the returned function waits for its result."""
         call = self.call(method, *args, **kwargs)
         if self.mode == "async":
             task = asyncio.ensure_future(call)
@@ -222,7 +222,7 @@ class Harness:
         return _result_of(future)
 
     async def abandon(self, *job_ids: str, policy: LeasePolicy = LAPSING, **options: Any) -> None:
-        """Enqueue jobs and claim them, as a worker does that dies at once."""
+        """Enqueue jobs and claim them, like a worker that dies at once."""
         queue = self.queue()
         await self.call(queue.enqueue_many, [NewJob(job_id, None, **options) for job_id in job_ids])
         ops = self.storage.operations("async" if self.mode == "async" else "sync")
@@ -247,7 +247,7 @@ def echo(job: Any) -> Any:
 
 
 def styled(style: Style, body: Callable[[Any], Any]) -> Any:
-    """Return a handler of a style that does what a plain function of a job does."""
+    """Return a handler of a style that does the same as a plain function of a job."""
     if style == "function":
         return body
 

@@ -1,4 +1,4 @@
-"""Worker suite: leases, expiry, checkpoints, and what reapers take back."""
+"""Worker suite: leases, expiry, checkpoints, and reaping."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pgjq.testing.worker.harness import Harness, Style
 
 BEATING = LeasePolicy(lease=60.0, heartbeat=0.05)
-# The lease is renewed by nothing, lapses soon, and the worker's own reaper takes the job back.
+# Nothing renews the lease; it expires soon, and the worker's own reaper reaps the job.
 LAPSING = LeasePolicy(lease=0.1, heartbeat=None, reap_interval=0.05)
 ELECTION = LeaderElection(enabled=True, lock_ttl=30, renewal_interval=10, acquire_retry_interval=0.05)
 
 
 class Stalling:
-    """A handler whose first run outlasts its lease, and learns what it may still do."""
+    """A handler whose first run outlasts its lease, and records what it may still do."""
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
@@ -55,7 +55,7 @@ class Stalling:
 
 
 def wait_for_renewals(harness: Harness, job: Any, moved: float) -> bool:
-    """Hold this thread until the lease of a job ends so many seconds later than it did."""
+    """Block this thread until a job's lease has been extended by this many seconds."""
     client = Client(harness.storage)
 
     def locked_until() -> datetime:

@@ -1,4 +1,4 @@
-"""Worker suite: starting and stopping, what is left behind, and what handlers may do with threads and processes."""
+"""Worker suite: start, stop, leftovers, and handlers that use threads and processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", defau
 
 
 class Hanging:
-    """Handlers that run until they are let go, unless their payload says otherwise."""
+    """Handlers that run until they are released, unless their payload says otherwise."""
 
     def __init__(self) -> None:
         self.started = threading.Event()
@@ -56,12 +56,12 @@ class Hanging:
 
 
 def pgjq_threads() -> list[str]:
-    """The names of the threads that pgjq has started and that have not ended."""
+    """Return the names of the threads of pgjq that have not ended."""
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("pgjq"))
 
 
 class Resources:
-    """What this process holds at this moment: threads of pgjq, tasks, and open files, pipes and sockets."""
+    """What this process holds now: threads of pgjq, tasks, and open files, pipes and sockets."""
 
     def __init__(self) -> None:
         self.threads = pgjq_threads()
@@ -72,7 +72,7 @@ class Resources:
             self.tasks = 0
 
     def are_within(self, others: Resources, more: int = 0) -> bool:
-        """Tell whether there are at most so many more of each."""
+        """Return whether there are at most this many more of each."""
         threads, tasks = len(self.threads) - len(others.threads), self.tasks - others.tasks
         return max(threads, tasks, self.files - others.files) <= more
 
@@ -81,14 +81,14 @@ class Resources:
 
 
 def in_child(work: Callable[[], Any]) -> str:
-    """Do something in a process that is forked from here, and say how that process ended."""
+    """Run a function in a forked process, and return how that process ended."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Newer Pythons warn of threads; that is the point here.
+        warnings.simplefilter("ignore", DeprecationWarning)  # Newer Pythons warn of threads; this tests them.
         pid = os.fork()
     if pid == 0:
         try:
             work()
-        except BaseException:  # noqa: BLE001  (a child must not go on as a second test run)
+        except BaseException:  # noqa: BLE001  (a child must not continue as a second test run)
             os._exit(1)
         os._exit(0)
     until = time.monotonic() + LIMIT
@@ -103,7 +103,7 @@ def in_child(work: Callable[[], Any]) -> str:
 
 
 class Lifecycle(WorkerCases):
-    """Starting and stopping."""
+    """Start and stop."""
 
     @case
     async def test_a_queue_starts_and_stops_ten_times(self, harness: Harness) -> None:
@@ -196,7 +196,7 @@ class Lifecycle(WorkerCases):
 
     @case
     async def test_a_handler_that_returns_when_told_to_stop_has_not_completed_its_job(self, harness: Harness) -> None:
-        """Threads take turns as often as Python lets them, so that each handler returns as soon as it is told."""
+        """Threads switch as often as Python lets them, so that a handler returns once aborted."""
         client, ids = harness.client(), [f"{n}" for n in range(20)]
         queue = harness.queue(until_aborted, concurrency=len(ids))
         await harness.call(queue.enqueue_many, [(n, None) for n in ids])
@@ -287,7 +287,7 @@ class Lifecycle(WorkerCases):
                 assert await harness.call(worker.enqueue_and_wait, f"{n}", n) == n
 
         await cycle(0)
-        kept = Resources()  # A storage keeps connections for its next use, and may add one when it is busier.
+        kept = Resources()  # A storage keeps connections for reuse, and may add one under load.
         for n in range(1, 6):
             await cycle(n)
         await harness.until(lambda: Resources().are_within(kept, 4), f"no more is left than {kept}")
@@ -388,5 +388,5 @@ class Lifecycle(WorkerCases):
 
 
 def pgjq_runners() -> list[str]:
-    """The threads that run handlers."""
+    """Return the threads that run handlers."""
     return [name for name in pgjq_threads() if "runner" in name]

@@ -32,7 +32,7 @@ ONE_RUN: tuple[Policy, ...] = ("singleton", "stately", "exclusive", "key_strict_
 
 
 def keyed(*job_ids: str, **options: Any) -> list[NewJob]:
-    """Make jobs whose keys are in their ids."""
+    """Create jobs whose ids contain their keys."""
     return [NewJob(job_id, 1, singleton_key=key_of(job_id), **options) for job_id in job_ids]
 
 
@@ -49,7 +49,7 @@ def failing_first(job_id: str, error: Callable[[], Exception]) -> Recorder:
 
 @asynccontextmanager
 async def two_workers(harness: Harness, policy: Policy, handler: Any, **options: Any) -> AsyncGenerator[Any]:
-    """Define a queue and have two workers on two storage objects sleep; give a queue to enqueue to."""
+    """Define a queue with sleeping workers on two storage objects; yield a queue for producing."""
     await harness.call(harness.client().create_queue, QUEUE, policy=policy)
     queue = harness.queue(handler, **options)
     async with harness.started(queue), harness.started(harness.queue(handler, storage=harness.reopen(), **options)):
@@ -97,7 +97,7 @@ class BlockedKeys(WorkerCases):
     async def test_the_end_of_a_run_wakes_another_worker_for_the_next_of_its_key(
         self, harness: Harness, policy: Policy, ending: str
     ) -> None:
-        """The worker whose run ends is stopping, so that only the one that sleeps can run the next."""
+        """The worker whose run ends is stopping, so that only the sleeping one can run the next job."""
         gate, client = Gate(), harness.client()
 
         def first(job: Any) -> None:

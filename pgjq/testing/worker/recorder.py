@@ -1,4 +1,4 @@
-"""Handlers that record their runs: which jobs ran, in which order, and how many of one key at the same time."""
+"""Handlers that record runs: the jobs, their order, and the simultaneous runs of one key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Started(NamedTuple):
 
 
 class Recorder:
-    """A handler that records each run before `body` handles it. The key of a job is its id up to the first hyphen."""
+    """A handler that records each run before `body`. A job's key is its id up to a hyphen."""
 
     def __init__(self, body: Callable[[Any], Any] = echo) -> None:
         self.runs: list[Started] = []
@@ -46,7 +46,7 @@ class Recorder:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the runs so far, in the order in which they began."""
+        """The ids of the runs so far, in the order of their starts."""
         with self._lock:
             return [run.id for run in self.runs]
 
@@ -58,7 +58,7 @@ class Recorder:
 
 
 class Gate:
-    """A handler that returns once the gate is open; `held` names the jobs that wait there, none: all."""
+    """A handler that returns once the gate is open; `held` names the jobs that wait, default all."""
 
     def __init__(self, *held: str) -> None:
         self._held = held
@@ -71,12 +71,12 @@ class Gate:
         return job.payload
 
     def open(self) -> None:
-        """Let all handlers go on."""
+        """Release all handlers."""
         self._opened.set()
 
 
 def key_of(job_id: str) -> str:
-    """Return the key of a job by its id, as these cases name jobs."""
+    """Return the key of a job by its id."""
     return job_id.partition("-")[0]
 
 

@@ -30,7 +30,7 @@ queue.run()
 
 
 async def listed(harness: Harness, client: Any) -> dict[str, Any]:
-    """Ask which workers there are, by their ids."""
+    """Return the listed workers by id."""
     return {worker.id: worker for worker in await harness.call(client.get_workers)}
 
 
@@ -154,7 +154,7 @@ class WorkerRecords(WorkerCases):
 
 @contextmanager
 def _process(harness: Harness, worker: str, heartbeat: float = HEARTBEAT) -> Generator[subprocess.Popen[bytes]]:
-    """Run a worker in a process of its own."""
+    """Run a worker in its own process."""
     code = PROCESS.format(queue=QUEUE, source=harness.source, worker=worker, heartbeat=heartbeat)
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         try:

@@ -1,4 +1,4 @@
-"""Worker suite: a caller that waits for a job is told, however the job ends or vanishes."""
+"""Worker suite: a waiter gets a result or an error, however the job ends or vanishes."""
 
 from __future__ import annotations
 

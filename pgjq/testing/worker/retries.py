@@ -1,4 +1,4 @@
-"""Worker suite: runs that fail and run again, jobs that are put off or given up, and the order of what is due."""
+"""Worker suite: retries, snoozed and discarded jobs, and the order of due jobs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from pgjq.testing.worker.harness import Harness, Style
 
-# Without heartbeats a worker claims nothing ahead, so the order of the runs is the order of the claims.
+# Without heartbeats a worker does not prefetch, so the order of the runs is the order of the claims.
 NO_PREFETCH = LeasePolicy(heartbeat=None)
 # Storages may count in milliseconds.
 ROUNDING = 0.002
 
 
 def failing(times: int, error: Callable[[], Exception] = lambda: ValueError("no")) -> Callable[[Any], int]:
-    """Return a handler that fails the first attempts of a job, and then returns the number of the attempt."""
+    """Return a handler that fails the first attempts of a job, then returns its attempt number."""
 
     def handler(job: Any) -> int:
         if job.attempts <= times:
@@ -34,7 +34,7 @@ def failing(times: int, error: Callable[[], Exception] = lambda: ValueError("no"
 
 
 class Retries(WorkerCases):
-    """Runs that fail and run again, jobs that are put off or given up, and the order of what is due."""
+    """Retries, snoozed and discarded jobs, and the order of due jobs."""
 
     @case
     async def test_a_retry_with_a_delay_wakes_a_sleeping_worker(self, harness: Harness, style: Style) -> None:

@@ -1,4 +1,4 @@
-"""Worker suite: what wakes a sleeping worker, and definitions that change under a running one."""
+"""Worker suite: what wakes a sleeping worker, and definitions that change while it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEAD = "dead"
 
 
 def discard(_job: Any) -> None:
-    """Handle a job by failing it for good."""
+    """Handle a job by failing it permanently."""
     raise Discard("no")
 
 
@@ -89,7 +89,7 @@ class Waking(WorkerCases):
 
     @case
     async def test_jobs_claimed_ahead_by_a_stopping_worker_wake_another_at_once(self, harness: Harness) -> None:
-        """The worker that stops has a slow job left to finish; quick ones that it claimed before do not wait for it."""
+        """The stopping worker has a slow job to finish; its prefetched quick jobs do not wait for it."""
         gate = Gate("slow")
         stopping, other = harness.queue(gate), harness.queue(echo, storage=harness.reopen())
         quick = [f"quick{n}" for n in range(5)]
@@ -164,7 +164,7 @@ class Waking(WorkerCases):
 
 @requires("definitions")
 class Redefining(WorkerCases):
-    """What wakes a sleeping worker where queues have definitions, and definitions that change under a running one."""
+    """Wake-ups of a sleeping worker with definitions, and definitions that change meanwhile."""
 
     @case
     async def test_a_paused_queue_rests_and_wakes_its_worker_when_it_is_resumed(self, harness: Harness) -> None:
