@@ -31,7 +31,7 @@ _UNITS: Final = {"d": "days", "h": "hours", "w": "weeks"}
 # For a temporary server: its data need not survive a power failure.
 _THROWAWAY: Final = {"fsync": "off", "synchronous_commit": "off", "max_wal_size": "4GB", "shared_buffers": "256MB"}
 _LAKE: Final = click.option("--lake", required=True, metavar="DIR", help="The directory that the tables are in.")
-_MASTER: Final = click.option("--master", help="Spark's master; local[*], all cores of this machine, if nobody says.")
+_MASTER: Final = click.option("--master", help="Spark master URL (default: local[*], all cores of this machine).")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
 
 

@@ -35,7 +35,7 @@ STATS: Final[Columns] = {
 def queues() -> None:
     """List, define, pause and count queues.
 
-    A queue exists as soon as somebody enqueues into it, with the defaults; a definition gives it more.
+    A queue exists as soon as a job is enqueued into it, with default settings; a definition changes them.
 
     \b
     Examples:

@@ -100,5 +100,5 @@ def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, 
 def _add_bodies(oneshot_connection: OneShotConnection, params: dict[str, Any], *, the_rest: bool) -> int:
     ((added,),) = oneshot_connection.fetch("add_bodies", params | {"the_rest": the_rest})
     if added is None:
-        raise _TakenError("an id is taken, or somebody else is just adding it")
+        raise _TakenError("an id is taken, or another transaction is adding it")
     return added

@@ -272,7 +272,9 @@ class _Held:
 
     def _lost(self) -> LeaseLostError:
         self.signal.abort(LEASE_LOST)
-        return LeaseLostError(f"the lease of job {self.id!r} is gone: it was taken back, or somebody else owns it now")
+        return LeaseLostError(
+            f"the lease of job {self.id!r} is lost: a reaper took the job back, or another worker holds it"
+        )
 
 
 class Job(_Held):

@@ -19,8 +19,8 @@ begin
             when duplicate_object or unique_violation then
                 null;  -- A session in another database of this server has created it meanwhile.
             when insufficient_privilege then
-                raise exception 'role % is not there and this login lacks CREATEROLE: migrate with a login that has it, '
-                    'or have somebody create the four roles first (docs/roles.md)', wanted
+                raise exception 'role % does not exist and this login lacks CREATEROLE: migrate with a login that has it, '
+                    'or have an administrator create the four roles first (docs/roles.md)', wanted
                 using errcode = 'insufficient_privilege';
         end;
     end loop;

@@ -95,7 +95,7 @@ def test_the_demo_runs_in_memory_and_says_that_nobody_is_killed(tmp_path: Path) 
     output, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
     assert figures(output)["jobs completed, with one result each"] == JOBS + 1
-    assert "nobody is killed" in output
+    assert "none is killed" in output
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ class _Demo:
         if isinstance(first, WorkerProcess) and isinstance(second, WorkerProcess):
             self._say(f"{first.name} and {second.name} are processes {first.pid} and {second.pid}")
         else:
-            self._say("jobs in memory are this process's alone: both workers are threads of it, and nobody is killed")
+            self._say("jobs in memory are this process's alone: both workers are threads of it, and none is killed")
 
     def _enqueue(self) -> None:
         begun = time.monotonic()

@@ -213,8 +213,8 @@ def _advice(figures: Figures) -> str:
         for row in figures.advice
     ]
     why = (
-        "What the last four weeks say about each queue's definition: a lease that nobody renews should last twice the "
-        "95th percentile of run time. Beside what is advised stands what is in force, a dash where nobody has said; "
+        "What the last four weeks say about each queue's definition: a lease without heartbeats should last twice the "
+        "95th percentile of run time. The value in force stands beside the advice, a dash where none is set; "
         "below, where the two disagree."
     )
     notes = [row["disagrees"] for row in figures.advice]

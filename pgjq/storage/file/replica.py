@@ -165,7 +165,10 @@ class Replica:
             if continues:
                 self._read(journal)
             else:
-                logger.warning("%s was cut off by somebody; what it said there is lost", self._layout.journal)
+                logger.warning(
+                    "%s was truncated by another program; the operations after that point are lost",
+                    self._layout.journal,
+                )
             if not (current and continues):
                 journal.reach(journal.end)  # The process that replaced it has synced the new one.
                 self._drop()

@@ -181,8 +181,8 @@ class LeaderLock:
         answering, holds = row or (greeted_by, False)
         if answering != greeted_by:
             message = (
-                f"nobody can lead through this connection: process {greeted_by} greeted it and process {answering} "
-                "answers, so a pooler stands in between; give leaders a direct connection to PostgreSQL"
+                f"leader election needs a direct connection to PostgreSQL: process {greeted_by} accepted this one and "
+                f"process {answering} answers, so a pooler is in between"
             )
             raise UnsupportedError(message)
         return holds

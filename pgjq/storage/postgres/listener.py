@@ -249,7 +249,7 @@ class Listener:
             if self._thread is not None:
                 self._thread.touch()
             if self._broken:
-                raise psycopg.OperationalError("the connection failed somebody else")
+                raise psycopg.OperationalError("the connection failed in another thread")
             poll = select.poll()
             poll.register(connection.fileno(), select.POLLIN)
             poll.register(self._wakeup_out, select.POLLIN)
