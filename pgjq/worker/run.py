@@ -272,9 +272,7 @@ class _Held:
 
     def _lost(self) -> LeaseLostError:
         self.signal.abort(LEASE_LOST)
-        return LeaseLostError(
-            f"the lease of job {self.id!r} is lost: a reaper took the job back, or another worker holds it"
-        )
+        return LeaseLostError(f"the lease of job {self.id!r} is lost: a reaper or another worker has the job")
 
 
 class Job(_Held):

@@ -321,7 +321,7 @@ def test_behind_a_pooler_nobody_leads_and_that_is_told(
             reaper.start()
         for heard in errors:
             assert all(isinstance(error, pgjq.UnsupportedError) for error in heard.wait(3))
-            assert "a pooler stands in between; give leaders a direct connection" in str(heard.events[0])
+            assert "leader election needs a direct connection to PostgreSQL" in str(heard.events[0])
         assert [reaper.is_leader for reaper in candidates] == [False, False]
         for reaper, storage in zip(candidates, storages, strict=True):
             reaper.stop()
