@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 import click
 
 from pgjq.cli.demo.queue import make_queue
+from pgjq.deadline import Deadline, bounded
+from pgjq.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 SECONDS = 10.0  # More than any statement or shutdown takes, even on a busy machine.
+LOCKED_SECONDS = 2.0
 IN_FLIGHT = 0.1  # Longer than a statement that was in progress when its worker was frozen.
 
 
@@ -112,7 +115,8 @@ def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) 
     """
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        with worker.frozen():
+        # In a directory the worker may be frozen while it holds the lock: then it continues, and is frozen again.
+        with worker.frozen(), suppress(StorageUnavailableError), bounded(Deadline(LOCKED_SECONDS)):
             time.sleep(IN_FLIGHT)
             if held := count_held(worker, client, queue):
                 worker.kill()
