@@ -292,7 +292,7 @@ def test_a_journal_that_is_cut_off_under_its_users_is_the_same_for_all_of_them(
         assert [job.id for job in again.find_jobs()] == found
     assert found[-2:] == ["c", "d"]
     assert "b" not in found
-    assert ["cut off" in record.message for record in caplog.records] == [True, True]
+    assert ["truncated" in record.message for record in caplog.records] == [True, True]
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\0" * 5000, b"rubbish\n" * 3, "ü€".encode("utf-16")])
