@@ -358,10 +358,13 @@ class RedisOperations:
     async def _list(self, queue: str) -> None:
         """Put a queue on the list of queues, and then the flag `listed` into the queue.
 
-        In this order a queue with the flag is on the list, and a queue without the flag has no jobs.
+        In this order a queue with the flag is on the list, and a queue without the flag has no jobs. It is put on the
+        list once more, because `_unlist` of another process may have come between: it took the queue off the list, and
+        found no flag yet.
         """
         await self._transport.command("SADD", self._keys.queues, queue)
         await self._run("list_queue", queue)
+        await self._transport.command("SADD", self._keys.queues, queue)
 
     async def _unlist(self, queue: str) -> None:
         """Take a queue off the list, unless it gets a job meanwhile; its next job lists it again.
