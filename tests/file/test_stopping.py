@@ -65,7 +65,7 @@ def test_a_call_that_waits_while_its_storage_is_closed_leaves_no_file_open(direc
         client.enqueue("q", "first", 1)
         with locked(directory):
             # The first one waits for the lock of the directory, the others for the first one.
-            callers = [threading.Thread(target=lambda: enqueue(client, "q")) for _ in range(4)]
+            callers = [threading.Thread(target=enqueue, args=(client, "q")) for _ in range(4)]
             for caller in callers:
                 caller.start()
             storage.close()
