@@ -202,15 +202,6 @@ class SyncPool:
         self._pool = None
 
 
-class DedicatedPool(SyncPool):
-    """The connection of one background thread; after `close` no thread can open another."""
-
-    async def close(self) -> None:
-        """Close the connection for good."""
-        self._pools.closed = True
-        self.close_now()
-
-
 class AsyncPool:
     """Connections for event loops, one pool for each loop."""
 
