@@ -102,9 +102,9 @@ class LeaderLocks:
             if held is not None and held.connection is connection:
                 if held.candidate != candidate:
                     return False
-                query = "leader_prove"
+                query = "leader_verify"
             else:
-                query = "leader_take"
+                query = "leader_acquire"
             holds = self._ask(connection, query, role, min(ttl, self._shortest(role)))
             if holds:
                 self._held[role] = _Held(candidate, connection, ttl)
@@ -122,7 +122,7 @@ class LeaderLocks:
             elif connection is held.connection:
                 params = self._key(role) | {"ttl": _setting(self._shortest(role))}
                 with translated():
-                    connection.execute(self._background.server.queries.psycopg("leader_leave"), params, prepare=False)
+                    connection.execute(self._background.server.queries.psycopg("leader_resign"), params, prepare=False)
 
     def _ask(self, connection: Connection, query: str, role: str, ttl: float) -> bool:
         greeted_by = connection.info.backend_pid
@@ -145,7 +145,7 @@ class LeaderLocks:
         return min(others, default=inf)
 
     def _key(self, role: str) -> dict[str, Any]:
-        return {"office": self._background.server.queries.channel("leader"), "role": role}
+        return {"lock": self._background.server.queries.channel("leader"), "role": role}
 
     def _leave_to_parent(self) -> None:
         """Start without locks in a forked child: the session is the parent's."""
