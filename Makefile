@@ -26,7 +26,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage simulate stories chaos check format docs bench build clean
+.PHONY: help demo test quick coverage simulate stories chaos check format docs picture bench build clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -83,6 +83,9 @@ format: .venv/.dev  ## Rewrite Python and SQL in the house's format
 docs: .venv/.dev $(MERMAID)  ## Build the site with everything there is to read, into site/
 	@$(MKDOCS)
 	@echo "==> open site/index.html, or run $(BIN)/mkdocs serve: the search needs a server"
+
+picture: .venv/.dev  ## Record a run of the demo and draw it for the README, into docs/demo/
+	@$(BIN)/python -m docs.demo
 
 bench: .venv/.bench  ## Measure, as ratios within one run
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

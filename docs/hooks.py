@@ -1,6 +1,6 @@
 """What the site has beside the pages in docs/: mkdocs calls the two functions whose names begin with `on_`.
 
-The README is the front page; changelog, upgrading, contributing and examples are pages; so are the commands' help, a
+README, changelog, upgrading, contributing and examples are pages; so are the commands' help, a
 list of the decisions, and every file of the repository that some page links to. Links are rewritten to where these are
 on the site, so that the same text leads somewhere in a checkout and here.
 """
@@ -28,10 +28,10 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)((?:#[^)]*)?\))")
 FROM_ELSEWHERE = {
-    "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "examples.md": "examples/README.md",
+    "overview.md": "README.md",
     "upgrading.md": "UPGRADING.md",
 }
 WIDTH = 86  # Of the commands' help: as much as a page has beside its table of contents.
@@ -107,7 +107,7 @@ def _decisions() -> str:
 
 def _commands() -> str:
     sections = (f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps(main, None, "pgjq"))
-    return "# Commands\n\nWhat `--help` says, command by command.\n\n" + "\n".join(sections)
+    return "# Commands and options\n\nWhat `--help` says, command by command.\n\n" + "\n".join(sections)
 
 
 def _helps(command: click.Command, parent: click.Context | None, name: str) -> Iterator[tuple[str, str]]:

@@ -143,9 +143,9 @@ class _Demo:
     def _kill(self, victim: WorkerProcess, survivor: WorkerProcess | WorkerThreads, bar: Bar) -> None:
         held = kill_while_it_holds_jobs(victim, self._client, self._queue)
         begun = time.monotonic()
-        self._say(f"[red]kill -9 {victim.pid}[/]: {victim.name} is gone, and {held} jobs were in its hands")
+        self._say(f"[red]kill -9 {victim.pid}[/]: {victim.name} is gone, with {held} jobs in flight")
         bar.follow_until(lambda _: count_held(victim, self._client, self._queue) == 0, [survivor])
-        self._say(f"their leases lapsed, and {survivor.name} took them back, {time.monotonic() - begun:.1f} s later")
+        self._say(f"their leases expired, and {survivor.name} took them back, {time.monotonic() - begun:.1f} s later")
 
     def _judge(self) -> None:
         expected = {name: number * number for name, number in {**self._numbers, QUESTION: NUMBER}.items()}
