@@ -60,6 +60,7 @@ class BackgroundConnection:
         self._users: set[object] = set()
         self._changing_users = threading.Lock()
         self._outdated = False
+        self._doubted: Connection | None = None
         self.connection: Connection | None = None
 
     def join(self, user: object) -> None:
@@ -87,15 +88,15 @@ class BackgroundConnection:
     def is_open(self) -> bool:
         """Return whether the server has not ended the session, as far as its socket shows.
 
-        While a statement runs, arriving bytes are its answer.
+        While a statement runs, arriving bytes are its answer. A doubt lasts until the next use.
         """
         connection = self.connection
-        if connection is None:
+        if connection is None or connection is self._doubted:
             return False
-        try:
-            return self._in_use.locked() or not has_news(connection.fileno())
-        except psycopg.Error:
+        if not self._in_use.locked() and not self._is_usable(connection):
+            self._doubted = connection
             return False
+        return True
 
     def replace(self) -> None:
         """Open a new connection for the next use: the server was demoted or is shutting down."""
@@ -157,7 +158,10 @@ class BackgroundConnection:
 
     @staticmethod
     def _is_usable(connection: Connection) -> bool:
-        return not connection.closed and not has_news(connection.fileno())
+        try:
+            return not has_news(connection.fileno())
+        except psycopg.Error:  # It is closed.
+            return False
 
     def _tidy(self) -> None:
         """Drop a connection that is broken, was left in the middle of a transaction, or is not needed any more."""
@@ -167,6 +171,7 @@ class BackgroundConnection:
         idle = connection.info.transaction_status == TransactionStatus.IDLE
         if connection.closed or not idle or self._closed or not self._users:
             self._drop()
+        self._doubted = None  # A session that has just answered is open.
 
     def _drop(self) -> None:
         connection, self.connection = self.connection, None
