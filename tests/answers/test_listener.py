@@ -88,10 +88,13 @@ def test_a_network_that_goes_silent_is_noticed(database: str, postgres: Postgres
 def test_those_who_want_to_listen_on_a_silent_network_do_not_hang(database: str) -> None:
     with Proxy(database) as proxy:
         far = PostgresStorage(proxy.conninfo)
-        with Client(far) as client, client.subscribe("q"):
+        with Client(far) as client, client.subscribe("q") as events:
             proxy.silence()
             far._listener.want(listener.Topic(listener.WAKE, "another"), Mailbox("sync"))
             proxy.restore()
+            until(lambda: far._listener._line is not None)
+            client.enqueue("q", "a", None)
+            assert next(iter(events)).id == "a"
 
 
 def test_a_waiter_survives_that_its_job_cannot_be_looked_at_for_a_while(

@@ -294,6 +294,8 @@ def test_a_lock_may_last_longer_than_the_server_can_count(led: Storage, reapers:
     reaper = reapers(led, leader_election=LeaderElection(enabled=True, lock_ttl=10**9))
     reaper.start()
     until(lambda: reaper.is_leader)
+    reaper.stop()
+    assert not reaper.is_leader
 
 
 def test_a_leader_whose_session_was_ended_stands_again(
@@ -308,6 +310,7 @@ def test_a_leader_whose_session_was_ended_stands_again(
         connection.execute("select pg_terminate_backend(%s, 5000)", [session.info.backend_pid])
     until(lambda: postgres._leader_locks._leader_locks["reaper", reaper.reaper_id]._session not in (session, None))
     until(lambda: reaper.is_leader)
+    assert {event.id for event in heard.events} == {reaper.reaper_id}
 
 
 def test_behind_a_pooler_nobody_leads_and_that_is_told(
