@@ -27,7 +27,7 @@ import psycopg
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool import has_news
+from pgjq.storage.postgres.pool_waiting import has_news
 from pgjq.storage.postgres.watchdog import hang_up
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from pgjq.storage.postgres.dedicated import DedicatedOperations
 from pgjq.storage.postgres.leader import LeaderLocks
 from pgjq.storage.postgres.listener import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
-from pgjq.storage.postgres.pool import DedicatedPool, Pools
+from pgjq.storage.postgres.pool import Pools
 from pgjq.storage.postgres.queries import Queries
 from pgjq.storage.postgres.server import Server
+from pgjq.storage.postgres.sync_pool import DedicatedPool
 
 if TYPE_CHECKING:
     from pgjq.blocking import Mode
