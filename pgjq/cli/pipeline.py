@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from pgjq.cli.database import database
-from pgjq.embedded import EmbeddedServer, throwaway_directory
+from pgjq.embedded import EmbeddedServer
+from pgjq.embedded_cluster import throwaway_directory
 from pgjq.errors import ValidationError
 from pgjq.migrate import migrate
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pgjq.lease import LeasePolicy, Stall
+from pgjq.outcome import Cancelled, Completed, Failed, Failing
 
 if TYPE_CHECKING:
     from pgjq.job import State
+    from pgjq.lease import Action
+    from pgjq.outcome import Outcome
     from pgjq.storage.base import Lease
 
 UNCLAIMED = LeasePolicy()
@@ -51,6 +54,35 @@ class Life:
             self.policy.max_stalled,
             self.policy.reap_exhausted,
         )
+
+    def start(self, worker: str, policy: LeasePolicy, now: float) -> None:
+        """Record a claim."""
+        self.lease, self.attempts = self.lease + 1, self.attempts + 1
+        self.state, self.worker, self.policy = "processing", worker, policy
+        self.claimed_at = self.renewed_at = now
+
+    def end(self, outcome: Outcome) -> State:
+        """Record a settlement under the valid lease; return the state that it must lead to."""
+        match Cancelled() if self.cancel_requested else outcome:
+            case Completed():
+                self.state = "completed"
+            case Failed():
+                self.state = "failed"
+            case Cancelled():
+                self.state = "cancelled"
+            case Failing():
+                self.state = "failing"
+            case _:
+                self.attempts -= 1
+                self.state = "failing" if self.attempts else "queued"
+        return self.state
+
+    def take_back(self, action: Action) -> None:
+        """Record what a reaper did with the job."""
+        if action != "cancelled":
+            self.stalled += 1
+            self.stalled_on = (*self.stalled_on, self.worker)
+        self.state = "failing" if action == "recovered" else action
 
     def is_held_by(self, lease: Lease) -> bool:
         """Return whether a lease is the valid one."""

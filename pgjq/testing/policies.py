@@ -1,49 +1,30 @@
-"""Storage contract, policies: which jobs each policy accepts, and which it lets run."""
+"""Storage contract, policies: how many jobs of a key each policy accepts, and which it lets run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pgjq.definition import define
 from pgjq.errors import PolicyError
-from pgjq.job import NewJob
-from pgjq.options import Submission, settings
 from pgjq.outcome import Completed, Failed, Failing, Released
-from pgjq.policy import POLICIES, Policy, place
-from pgjq.storage.base import Definitions, Settlement
+from pgjq.storage.base import Settlement
 from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench
-from pgjq.testing.cases import Cases, case
+from pgjq.testing.cases import case
+from pgjq.testing.policy_cases import PolicyCases
 
 if TYPE_CHECKING:
+    from pgjq.policy import Policy
     from pgjq.storage.base import Claimed
 
-SERIAL: list[Policy] = ["singleton", "stately", "key_strict_fifo"]
 CLAIMERS = 8
 
 
 @requires("definitions")
-class Policies(Cases):
-    """Which jobs each policy accepts and lets run; in shared tables and in the queue's own."""
-
-    @pytest.fixture(params=[False, True], ids=["together", "partition"])
-    def partition(self, request: pytest.FixtureRequest) -> bool:
-        return request.param
-
-    async def define(self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **options: Any) -> None:
-        definition = define(name, policy=policy, partition=partition, options=options)
-        await definitions(bench).create_queue(name, definition)
-
-    async def ids(self, bench: Bench, limit: int = 10) -> list[str]:
-        return [job.lease.id for job in await bench.claim(limit)]
-
-    async def fill(self, bench: Bench, *jobs: tuple[str, str]) -> None:
-        """Enqueue jobs with keys in one call."""
-        batch = [Submission(i, b"1", settings(NewJob(i, None, singleton_key=key))) for i, key in jobs]
-        await bench.ops.enqueue(QUEUE, batch)
+class Policies(PolicyCases):
+    """The limits of `standard`, `short`, `singleton`, `stately` and `exclusive`."""
 
     # standard
 
@@ -279,264 +260,3 @@ class Policies(Cases):
 
             answers = await bench.together(CLAIMERS, enqueue)
             assert Counter(answers) == {"queued": 1, "duplicate": CLAIMERS - 1}
-
-    # key_strict_fifo
-
-    @case
-    async def test_strict_order_needs_a_key(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "key_strict_fifo", partition)
-        with pytest.raises(PolicyError, match="singleton_key"):
-            await bench.enqueue("a")
-        usual, keyed = settings(NewJob(None, None)), settings(NewJob(None, None, singleton_key="k"))
-        with pytest.raises(PolicyError, match="'c'"):
-            await bench.ops.enqueue(QUEUE, [Submission("b", b"1", keyed), Submission("c", b"1", usual)])
-        assert (await bench.ops.stats(QUEUE)).total == 0
-
-    @case
-    async def test_strict_order_is_that_of_creation_whatever_the_priority(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "key_strict_fifo", partition)
-        await self.fill(bench, ("3", "k"), ("1", "k"))
-        await bench.enqueue("2", singleton_key="k", priority=9)
-        await bench.enqueue("other", singleton_key="l", priority=-9)
-        ran: list[str] = []
-        for _ in range(3):
-            jobs = await bench.claim()
-            ran += [job.lease.id for job in jobs]
-            for job in jobs:
-                await bench.settle(job, Completed(b"1"))
-        assert ran == ["3", "other", "1", "2"]
-
-    @case
-    async def test_in_strict_order_a_job_that_waits_for_its_time_holds_up_those_behind_it(
-        self,
-        bench: Bench,
-        partition: bool,
-    ) -> None:
-        await self.define(bench, "key_strict_fifo", partition)
-        await bench.enqueue("first", singleton_key="k", delay=60)
-        await bench.enqueue("second", singleton_key="k")
-        assert await self.ids(bench) == []
-        bench.clock.advance(60)
-        assert await self.ids(bench) == ["first"]
-
-    @case
-    async def test_in_strict_order_a_failing_job_goes_before_an_older_one_that_came_back(
-        self,
-        bench: Bench,
-        partition: bool,
-    ) -> None:
-        await self.define(bench, "key_strict_fifo", partition)
-        await self.fill(bench, ("older", "k"), ("failing", "k"), ("last", "k"))
-        await bench.ops.cancel(QUEUE, "older")
-        job = (await bench.claim())[0]
-        assert job.lease.id == "failing"
-        await bench.settle(job, Failing(BOOM))
-        await bench.ops.retry(QUEUE, "older")
-        for job_id in ("failing", "older", "last"):
-            job = await bench.claim_one()
-            assert job.lease.id == job_id
-            await bench.settle(job, Completed(b"1"))
-
-    @case
-    async def test_in_strict_order_a_failing_job_blocks_its_key_until_it_is_done(
-        self,
-        bench: Bench,
-        partition: bool,
-    ) -> None:
-        await self.define(bench, "key_strict_fifo", partition)
-        await self.fill(bench, ("a1", "a"), ("a2", "a"), ("b1", "b"))
-        jobs = await bench.claim()
-        assert [job.lease.id for job in jobs] == ["a1", "b1"]
-        await bench.settle(jobs[0], Failing(BOOM, delay=60))
-        assert await self.ids(bench) == []
-        bench.clock.advance(60)
-        again = await bench.claim_one()
-        assert again.lease.id == "a1"
-        await bench.settle(again, Completed(b"1"))
-        assert await self.ids(bench) == ["a2"]
-
-    @case
-    @pytest.mark.parametrize("way_out", ["delete", "retry"])
-    async def test_in_strict_order_a_failed_job_blocks_its_key_until_it_is_deleted_or_retried(
-        self,
-        bench: Bench,
-        partition: bool,
-        way_out: str,
-    ) -> None:
-        await self.define(bench, "standard", partition=False, name="letters")
-        await self.define(bench, "key_strict_fifo", partition, dead_letter="letters", delete_after_seconds=10)
-        await self.fill(bench, ("a1", "a"), ("a2", "a"), ("b1", "b"))
-        jobs = await bench.claim()
-        await bench.settle(jobs[0], Failed(BOOM))
-        assert await definitions(bench).blocked_keys(QUEUE) == ["a"]
-        assert (await bench.ops.stats("letters")).queued == 1
-        bench.clock.advance(13 * 86400)
-        await bench.ops.prune()
-        assert await self.ids(bench) == []
-        assert (await bench.enqueue("a1", singleton_key="a")).existing_state == "failed"
-        if way_out == "delete":
-            assert await bench.ops.delete(QUEUE, ["a1"]) == 1
-            assert await self.ids(bench) == ["a2"]
-        else:
-            await bench.ops.retry(QUEUE, "a1")
-            assert await self.ids(bench) == ["a1"]
-        assert await definitions(bench).blocked_keys(QUEUE) == []
-
-    @case
-    async def test_age_does_not_unblock_a_key_whose_job_is_failing(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "key_strict_fifo", partition, retention_seconds=10)
-        await self.fill(bench, ("a1", "a"))
-        await bench.settle(await bench.claim_one(), Failing(BOOM, delay=5))
-        bench.clock.advance(1000)
-        assert await bench.ops.prune() == 0
-        assert await self.ids(bench) == ["a1"]
-
-    @case
-    async def test_age_does_not_unblock_a_key_whose_job_stalled_too_often(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "key_strict_fifo", partition, delete_after_seconds=10)
-        await bench.enqueue("a", singleton_key="k", max_attempts=1, result_ttl=10)
-        await bench.claim_one(lease=30)
-        bench.clock.advance(30)
-        assert [r.action for r in await bench.ops.reap()] == ["failed"]
-        bench.clock.advance(1000)
-        assert await bench.ops.prune() == 0
-        assert await definitions(bench).blocked_keys(QUEUE) == ["k"]
-
-    @case
-    async def test_blocked_keys_are_for_queues_in_strict_order(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "singleton", partition)
-        with pytest.raises(PolicyError, match="key_strict_fifo"):
-            await definitions(bench).blocked_keys(QUEUE)
-
-    # one at a time, however a run ends
-
-    @case
-    @pytest.mark.parametrize("policy", SERIAL)
-    @pytest.mark.parametrize("end", ["complete", "fail", "cancel", "reap"])
-    async def test_when_a_job_has_gone_the_next_of_its_key_runs(
-        self,
-        bench: Bench,
-        partition: bool,
-        policy: Policy,
-        end: str,
-    ) -> None:
-        await self.define(bench, policy, partition)
-        await bench.enqueue("1", singleton_key="k", max_attempts=1)
-        first = await bench.claim_one()
-        await bench.enqueue("2", singleton_key="k")
-        assert await self.ids(bench) == []
-        match end:
-            case "complete":
-                await bench.settle(first, Completed(b"1"))
-            case "fail":
-                await bench.settle(first, Failed(BOOM))
-            case "cancel":
-                await bench.ops.cancel(QUEUE, "1", active=True)
-                await bench.settle(first, Released())
-            case _:
-                bench.clock.advance(30)
-                assert [r.action for r in await bench.ops.reap()] == ["failed"]
-        blocked = policy == "key_strict_fifo" and end in ("fail", "reap")
-        assert await self.ids(bench) == ([] if blocked else ["2"])
-
-    @case
-    @pytest.mark.parametrize("policy", ["singleton", "key_strict_fifo"])
-    @pytest.mark.parametrize("end", ["cancel", "delete", "prune"])
-    async def test_when_a_waiting_job_is_taken_out_those_behind_it_run(
-        self,
-        bench: Bench,
-        partition: bool,
-        policy: Policy,
-        end: str,
-    ) -> None:
-        await self.define(bench, policy, partition)
-        await self.fill(bench, ("1", "k"))
-        first = await bench.claim_one(lease=None, heartbeat=None, expire=None)
-        await bench.enqueue("2", singleton_key="k", retention_seconds=10)
-        await bench.enqueue("3", singleton_key="k")
-        assert await self.ids(bench) == []
-        match end:
-            case "cancel":
-                await bench.ops.cancel(QUEUE, "2")
-            case "delete":
-                await bench.ops.delete(QUEUE, ["2"])
-            case _:
-                bench.clock.advance(10)
-                assert await bench.ops.prune() == 1
-        await bench.settle(first, Completed(b"1"))
-        assert await self.ids(bench) == ["3"]
-
-    @case
-    @pytest.mark.parametrize("policy", ["singleton", "key_strict_fifo"])
-    async def test_a_thousand_jobs_of_a_busy_key_hide_nobody(
-        self,
-        bench: Bench,
-        partition: bool,
-        policy: Policy,
-    ) -> None:
-        await self.define(bench, policy, partition)
-        await self.fill(bench, *((f"a{n}", "a") for n in range(1000)), ("b", "b"))
-        assert await self.ids(bench, 2) == ["a0", "b"]
-
-    @case
-    async def test_somebody_who_sleeps_is_woken_when_a_key_is_free(self, bench: Bench, partition: bool) -> None:
-        await self.define(bench, "singleton", partition)
-        await self.fill(bench, ("1", "k"), ("2", "k"))
-        first = await bench.claim_one()
-        assert not await bench.ops.wait_for_work([QUEUE], 0.05)
-
-        async def sleep_or_settle(n: int) -> bool:
-            if n == 0:
-                return await bench.ops.wait_for_work([QUEUE], 30)
-            await bench.settle(first, Completed(b"1"))
-            return True
-
-        assert await bench.together(2, sleep_or_settle) == [True, True]
-        assert await self.ids(bench) == ["2"]
-
-    @case
-    @pytest.mark.parametrize("policy", POLICIES)
-    async def test_eight_claimers_never_run_more_of_a_key_than_they_may_and_lose_none(
-        self,
-        bench: Bench,
-        partition: bool,
-        policy: Policy,
-    ) -> None:
-        """Each claims, checks that it alone has its keys, and releases or completes, in strict order."""
-        await self.define(bench, policy, partition)
-        keys = [f"k{n}" for n in range(5)]
-        each = 1 if place(policy, "queued") else 8
-        alone = place(policy, "processing") is not None
-        await self.fill(bench, *((f"{key}-{n}", key) for n in range(each) for key in keys))
-        running: Counter[str] = Counter()
-        done: list[str] = []
-
-        async def work(worker: int) -> None:
-            idle = 0
-            while len(done) < len(keys) * each and idle < 500:
-                jobs = await bench.claim(3, worker=f"w{worker}")
-                idle = 0 if jobs else idle + 1
-                running.update(key_of(job) for job in jobs)
-                assert not alone or all(running[key_of(job)] == 1 for job in jobs)
-                for turn, job in enumerate(jobs):
-                    running[key_of(job)] -= 1
-                    back = job.attempts == 1 and turn == 0
-                    if not back:
-                        done.append(job.lease.id)
-                    (answer,) = await bench.ops.settle([Settlement(job.lease, Failing(BOOM) if back else Completed())])
-                    assert answer.state == ("failing" if back else "completed")
-
-        await bench.together(CLAIMERS, work)
-        assert sorted(done) == sorted(f"{key}-{n}" for key in keys for n in range(each))
-        if policy == "key_strict_fifo":
-            for key in keys:
-                assert [i for i in done if i.startswith(f"{key}-")] == [f"{key}-{n}" for n in range(each)]
-
-
-def definitions(bench: Bench) -> Definitions:
-    """Return the operations of a storage with definitions."""
-    return bench.ops  # pyright: ignore[reportReturnType]
-
-
-def key_of(job: Claimed) -> str:
-    return job.lease.id.partition("-")[0]

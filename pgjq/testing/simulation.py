@@ -129,9 +129,7 @@ class Story:
         for job in claimed:
             life = self.lives[job.lease.id]
             assert life.state in ("queued", "failing"), f"{job.lease} was claimed, but is {life.state}"
-            life.lease, life.attempts = life.lease + 1, life.attempts + 1
-            life.state, life.worker, life.policy, life.claimed_at = "processing", worker, policy, self.now
-            life.renewed_at = self.now
+            life.start(worker, policy, self.now)
             assert (job.lease.number, job.attempts, job.checkpoint) == (life.lease, life.attempts, life.checkpoint)
             self.in_flight[worker].append(Held(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
         self._note("claim", worker, [(j.lease.id, j.lease.number, j.attempts, j.checkpoint) for j in claimed])
@@ -173,20 +171,7 @@ class Story:
         """Record the state that a settlement must lead to."""
         if not self._is_valid(settlement.lease):
             return None
-        life = self.lives[settlement.lease.id]
-        match Cancelled() if life.cancel_requested else settlement.outcome:
-            case Completed():
-                life.state = "completed"
-            case Failed():
-                life.state = "failed"
-            case Cancelled():
-                life.state = "cancelled"
-            case Failing():
-                life.state = "failing"
-            case _:
-                life.attempts -= 1
-                life.state = "failing" if life.attempts else "queued"
-        return life.state
+        return self.lives[settlement.lease.id].end(settlement.outcome)
 
     def save(self) -> None:
         worker = self.chance.choice(WORKERS)
@@ -234,10 +219,7 @@ class Story:
         assert all(h.trusted_until is None or h.trusted_until <= self.now for h in believers) or job.reason == "expired"
         assert job.action == judge(life.stall), f"{job} but {life}"
         assert job.reason == ("expired" if life.expire_at is not None and life.expire_at <= self.now else "lease")
-        if job.action != "cancelled":
-            life.stalled += 1
-            life.stalled_on = (*life.stalled_on, life.worker)
-        life.state = "failing" if job.action == "recovered" else job.action
+        life.take_back(job.action)
         assert (job.count, job.attempts, job.worker) == (life.stalled, life.attempts, life.worker)
 
     def cancel(self) -> None:

@@ -15,7 +15,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.mailbox import Mailbox
-from pgjq.storage.postgres import listen_connection, listener
+from pgjq.storage.postgres import listen_connection, listener, mailboxes
 from tests.answers.conftest import serving, until
 from tests.pgbouncer import pgbouncer
 from tests.worker.proxy import Proxy
@@ -88,10 +88,12 @@ def test_a_network_that_goes_silent_is_noticed(database: str, postgres: Postgres
 def test_those_who_want_to_listen_on_a_silent_network_do_not_hang(database: str) -> None:
     with Proxy(database) as proxy:
         far = PostgresStorage(proxy.conninfo)
+        box: Mailbox[str | None] = Mailbox("sync")
         with Client(far) as client, client.subscribe("q"):
             proxy.silence()
-            far._listener.want(listener.Topic(listener.WAKE, "another"), Mailbox("sync"))
+            far._listener.want(mailboxes.Topic(mailboxes.WAKE, "another"), box)
             proxy.restore()
+            assert mailboxes.RESYNC in drive(box.take(60)), "the listener has connected again"
 
 
 def test_a_waiter_survives_that_its_job_cannot_be_looked_at_for_a_while(

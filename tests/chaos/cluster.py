@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal, Self
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgjq import embedded
 from pgjq.embedded import EmbeddedServer
+from pgjq.embedded_cluster import run_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -56,7 +56,7 @@ class Node:
 
     def run(self, program: str, *arguments: str) -> str:
         """Run one of PostgreSQL's programs in the data directory."""
-        done = embedded._run_in(self.data, self._binaries / program, *arguments)
+        done = run_in(self.data, self._binaries / program, *arguments)
         if done.returncode:
             log = self.data / "server.log"
             end = log.read_text(errors="replace")[-1000:] if log.exists() else ""
@@ -111,7 +111,7 @@ class Node:
         It takes the program `prlimit` (util-linux), run as the server's user: root in a container may not do this.
         """
         commands = (f"prlimit --pid {process} --fsize={size}:" for process in self.processes()[1:])
-        embedded._run_in(self.data, Path("/bin/sh"), "-c", "; ".join(commands))
+        run_in(self.data, Path("/bin/sh"), "-c", "; ".join(commands))
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
         """Run a statement as the superuser, on a one-shot connection past every proxy."""

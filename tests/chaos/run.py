@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pgjq.embedded import throwaway_directory
+from pgjq.embedded_cluster import throwaway_directory
 from tests.chaos import neighbour_faults, other_faults, postgres_faults  # noqa: F401  (they register their kinds)
 from tests.chaos.audit import Audit
 from tests.chaos.faults import System, plan

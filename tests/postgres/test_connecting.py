@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import pgjq
-from pgjq.storage.postgres import pool, server
+from pgjq.storage.postgres import pool_waiting, server
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
@@ -48,7 +48,7 @@ def test_a_server_that_says_nothing_is_given_up(database: str, mode: Mode, monke
 
 def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can raise max_size out of an outage."""
-    monkeypatch.setattr(pool, "PATIENCE", 1.0)
+    monkeypatch.setattr(pool_waiting, "PATIENCE", 1.0)
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)
         _enqueue(storage, "sync")
@@ -64,7 +64,7 @@ def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypat
 def test_connections_that_are_all_in_use_are_named_as_the_reason(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "PATIENCE", 1.0)
+    monkeypatch.setattr(pool_waiting, "PATIENCE", 1.0)
     storage = pgjq.PostgresStorage(database, max_size=1)
     pgjq.Client(storage).create_queue("q")
     with psycopg.connect(database) as holder, ThreadPoolExecutor(1) as threads:

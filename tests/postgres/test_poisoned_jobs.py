@@ -210,8 +210,8 @@ def test_what_the_functions_for_producers_accept_stops_nobody(
         connection.execute("update pgjq.job set locked_until = pgjq.now() - interval '1 s' where state = 1")
         params = {"claim": "'{q}', 1, 10, 30, 900, null, false", "reap": "10, 0", "prune_waiting": "10"}
         connection.execute(f"select pgjq.{statement}({params[statement]})".encode())
-    drive(ops.find(JobFilter(queue="q")))
     drive(ops.delete("q", [job.id for job in drive(ops.find(JobFilter(queue="q")))[0]]))
+    assert drive(ops.find(JobFilter(queue="q")))[0] == []
     connection.execute("delete from pgjq.job; delete from pgjq.done; delete from pgjq.body; delete from pgjq.time_slot")
 
 

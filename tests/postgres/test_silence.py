@@ -125,7 +125,9 @@ def test_a_question_that_is_not_answered_delays_no_deadline(
 def test_a_question_about_a_connection_that_was_closed_meanwhile_is_none(database: str) -> None:
     with psycopg.connect(database) as connection:
         lent = watchdog.Lent(connection, for_handler=False)
+    asked = lent.asked
     watchdog.Watchdog(database, lambda: False)._judge([lent])
+    assert lent.asked == asked
 
 
 @MODES
@@ -175,6 +177,7 @@ def test_a_long_statement_of_a_handler_is_not_cut(database: str) -> None:
     queue.execute(sleep)
     with queue:
         queue.enqueue_and_wait("a", None, timeout=60)
+        assert queue.get_status("a").attempts == 1  # type: ignore[union-attr]
     storage.close()
 
 

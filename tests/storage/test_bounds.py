@@ -171,8 +171,9 @@ def look(storage: Storage, client: Client, queue: str) -> None:
     ops = storage.operations("sync")
     drive(ops.next_deadline())
     drive(ops.wait_for_work([queue], 0.0))
-    client.get_statuses(queue, ["a", "b", "c"])
-    drive(ops.find(JobFilter(queue=queue, limit=1000)))
+    known = client.get_statuses(queue, ["a", "b", "c"])
+    found, _ = drive(ops.find(JobFilter(queue=queue, limit=1000)))
+    assert {job.id for job in found} >= known.keys()
     client.get_queue_stats(queue)
     if storage.capabilities.definitions:
         drive(ops.observe())

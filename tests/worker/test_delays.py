@@ -172,6 +172,7 @@ def test_a_reaped_job_is_run_after_its_delay(storage: Storage, mode: Mode, runs:
     abandon(storage, NewJob("a", None, retry_delay=SOON), policy=policy)
     with working(storage, mode, runs.note, lease_policy=policy):
         runs.wait("a")
+    assert runs.ids == ["a"]
 
 
 # --- a moved clock
@@ -203,6 +204,7 @@ def test_a_moved_clock_wakes_a_sleeping_worker(
         runs.wait("a")
         clock.advance(HOUR)
         runs.wait("a", "b")
+    assert runs.ids == ["a", "b"]
 
 
 def test_a_plain_clock_that_jumps_is_noticed(mode: Mode, naps: Naps, runs: Runs) -> None:
@@ -213,3 +215,4 @@ def test_a_plain_clock_that_jumps_is_noticed(mode: Mode, naps: Naps, runs: Runs)
         Client(storage).enqueue("q", "a", None, delay=HOUR)
         now += timedelta(seconds=HOUR)
         runs.wait("a")
+    assert runs.ids == ["a"]

@@ -38,6 +38,7 @@ def test_no_queue_starves_behind_the_backlog_of_another(storage: Storage, concur
             others[0].wait(n + 1)
             others[1].wait(n + 1)
         fed.set()
+    assert [[event.id for event in other.events] for other in others] == [["0", "1", "2"]] * 2
 
 
 def test_in_strict_order_a_queue_waits_until_those_before_it_are_empty(storage: Storage) -> None:

@@ -261,6 +261,7 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
             near.enqueue("q", "after", None)
             completed.wait(2)
             until(lambda: near.get_queue_stats("q").completed == 2)
+            assert near.get_result("q", "after") == 1
 
 
 def set_read_only(operator: psycopg.Connection[Any], value: str, *, keep: bool = False) -> None:

@@ -295,6 +295,8 @@ def test_a_lock_may_last_longer_than_the_server_can_count(led: Storage, reapers:
     reaper = reapers(led, leader_election=LeaderElection(enabled=True, lock_ttl=10**9))
     reaper.start()
     until(lambda: reaper.is_leader)
+    reaper.stop()
+    assert not reaper.is_leader
 
 
 def test_a_leader_whose_session_was_ended_stands_again(
@@ -309,6 +311,7 @@ def test_a_leader_whose_session_was_ended_stands_again(
         connection.execute("select pg_terminate_backend(%s, 5000)", ended)
         until(lambda: connection.execute(LEADER).fetchall() not in ([], [ended]))
     until(lambda: reaper.is_leader)
+    assert {event.id for event in heard.events} == {reaper.reaper_id}
 
 
 def test_behind_a_pooler_nobody_leads_and_that_is_told(

@@ -177,4 +177,4 @@ def test_a_worker_of_both_styles_counts_its_slots_together(storage: Storage) -> 
         done[0].wait(20)
         done[1].wait(20)
         hanging.set()
-        done[0].wait(21)
+        assert done[0].wait(21)[-1].id == "slow"

@@ -130,3 +130,4 @@ def test_jobs_of_queues_that_a_worker_does_not_serve_are_taken_back_as_well(stor
     other.execute(lambda _job: None)
     with other:
         until(lambda: pgjq.Client(storage).get_status("q", "a").state == "failing")  # type: ignore[union-attr]
+    assert pgjq.Client(storage).get_status("q", "a").stalled == 1  # type: ignore[union-attr]

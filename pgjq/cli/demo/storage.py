@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pgjq.cli.database import database, is_postgres
 from pgjq.cli.exit import SIGNALS
-from pgjq.embedded import EmbeddedServer, throwaway_directory
+from pgjq.embedded import EmbeddedServer
+from pgjq.embedded_cluster import throwaway_directory
 from pgjq.migrate import migrate
 from pgjq.open import open_storage
 from pgjq.storage.postgres.storage import PostgresStorage

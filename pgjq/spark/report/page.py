@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 from html import escape
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pgjq.spark.report.figures import SLOTS, Figures, Row, largest
-from pgjq.spark.report.svg import areas, band, bars, colour, line, logarithmic, marks, nice_ceiling, plot, tips
+from pgjq.spark.report.layout import day_name, legend, number, section, table
+from pgjq.spark.report.svg import areas, band, bars, line, logarithmic, marks, nice_ceiling, plot, tips
 from pgjq.spark.report.wording import MEASURES, between, count, duration, measured, share, stretch
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_page(figures: Figures) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Jobs, {first} to {last}</title><style>{style}</style></head><body>"
-        f'<h1>Jobs that ended from {_day(first)} to {_day(last)}</h1><p>Days and hours are those of UTC.</p>'
+        f'<h1>Jobs that ended from {day_name(first)} to {day_name(last)}</h1><p>Days and hours are those of UTC.</p>'
         f"{''.join(parts)}<footer>Made by pgjq pipeline report. Point at a day or an hour to see its figures.</footer>"
         "</body></html>"
     )  # fmt: skip
@@ -78,12 +78,12 @@ def _throughput(figures: Figures) -> str:
     shapes = marks(_marked(figures)) + areas(stacks, _top(stacks)) + tips(texts)
     drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs ended each day, by queue")
     why = "Jobs that ended each day, by queue. Days with anomalies are shaded."
-    return _section("Throughput", why, drawn + _legend({name: sum(days.values()) for name, days in series.items()}))
+    return section("Throughput", why, drawn + legend({name: sum(days.values()) for name, days in series.items()}))
 
 
 def _anomalies(figures: Figures) -> str:
     if not figures.anomalies:
-        return _section("Anomalies", "", "<p>No hour left its band.</p>")
+        return section("Anomalies", "", "<p>No hour left its band.</p>")
     shown = sorted(figures.anomalies, key=lambda row: -abs(row["score"]))[:MOST_ANOMALIES]
     shown.sort(key=lambda row: (row["begins"], row["queue"], row["task"]), reverse=True)
     rows = [
@@ -101,7 +101,7 @@ def _anomalies(figures: Figures) -> str:
     why = "Hours that were unlike the same hour of other days, the newest first." + (
         f" Of {len(figures.anomalies)}, the {len(shown)} that stand out most." if more else ""
     )
-    return _section("Anomalies", why, _table(rows))
+    return section("Anomalies", why, table(rows))
 
 
 def _latencies(figures: Figures) -> str:
@@ -116,7 +116,7 @@ def _latencies(figures: Figures) -> str:
     )
     left = len(figures.queues) - MOST_QUEUES
     rest = f"<p>{left} smaller queues are not shown.</p>" if left > 0 else ""
-    return _section("Latency", why, f'{LATENCY_LEGEND}<div class="grid pairs">{drawn}</div>{rest}')
+    return section("Latency", why, f'{LATENCY_LEGEND}<div class="grid pairs">{drawn}</div>{rest}')
 
 
 def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
@@ -144,20 +144,20 @@ def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
 
 def _failures(figures: Figures) -> str:
     if not figures.errors:
-        return _section("Failures by error", "", "<p>Nothing failed.</p>")
+        return section("Failures by error", "", "<p>Nothing failed.</p>")
     series = largest(figures.errors, MOST_SERIES)
     stacks = _stacks(series, figures.dates)
     shapes = bars(stacks, _top(stacks)) + tips(_day_texts(series, figures.dates, "failed"))
     drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs failed each day, by error")
     why = "Jobs that failed for good each day, by the type of their last error."
-    return _section(
-        "Failures by error", why, drawn + _legend({name: sum(days.values()) for name, days in series.items()})
+    return section(
+        "Failures by error", why, drawn + legend({name: sum(days.values()) for name, days in series.items()})
     )
 
 
 def _stalls(figures: Figures) -> str:
     if not figures.stalls:
-        return _section("Stalls by worker", "", "<p>No job stalled.</p>")
+        return section("Stalls by worker", "", "<p>No job stalled.</p>")
     most = figures.stalls[0][2]
     rows = "".join(
         f'<span>{escape(worker)} <span class="quiet">{escape(queue)}</span></span>'
@@ -165,19 +165,19 @@ def _stalls(figures: Figures) -> str:
         for worker, queue, stalls, ended in figures.stalls[:MOST_WORKERS]
     )
     why = "Runs that were taken back because their worker went silent or took too long, by the worker that had them."
-    return _section("Stalls by worker", why, f'<div class="bars">{rows}</div>')
+    return section("Stalls by worker", why, f'<div class="bars">{rows}</div>')
 
 
 def _heat(figures: Figures) -> str:
     every = [sum(values[slot] for values in figures.heat.values()) for slot in range(SLOTS)]
     maps = {"all queues": every} | {queue: figures.heat[queue] for queue in figures.queues[: MOST_QUEUES - 1]}
     drawn = "".join(
-        f'<div><h3>{escape(name)} <span class="quiet">up to {_number(max(values))} an hour</span></h3>'
+        f'<div><h3>{escape(name)} <span class="quiet">up to {number(max(values))} an hour</span></h3>'
         f"{_heat_map(values)}</div>"
         for name, values in maps.items()
     )
     why = "Endings in an average hour of the week: the stronger the colour the more, each map by its own largest hour."
-    return _section("Heat map by hour", why, f'<div class="grid">{drawn}</div>')
+    return section("Heat map by hour", why, f'<div class="grid">{drawn}</div>')
 
 
 def _heat_map(values: Sequence[float]) -> str:
@@ -187,7 +187,7 @@ def _heat_map(values: Sequence[float]) -> str:
         f"<b>{day}</b>"
         + "".join(
             f'<i style="--h:{values[n * 24 + hour] / most * 100:.0f}%"'
-            f' title="{day} {hour}:00, {_number(values[n * 24 + hour])} an hour"></i>'
+            f' title="{day} {hour}:00, {number(values[n * 24 + hour])} an hour"></i>'
             for hour in range(24)
         )
         for n, day in enumerate(WEEKDAYS)
@@ -218,48 +218,13 @@ def _advice(figures: Figures) -> str:
         "below, where the two disagree."
     )
     notes = [row["disagrees"] for row in figures.advice]
-    return _section("Advice", why, _table(rows, notes) if rows else "<p>Too few completed runs to say anything.</p>")
+    return section("Advice", why, table(rows, notes) if rows else "<p>Too few completed runs to say anything.</p>")
 
 
 def _waiting(row: Row) -> str:
     if not row["backlog"]:
         return "0"
     return f"{count(row['backlog'])}, for {duration(row['backlog_age'])}"
-
-
-def _table(rows: Sequence[Sequence[tuple[str, str, str]]], notes: Sequence[Sequence[str]] = ()) -> str:
-    """Lay rows out; a cell is class, heading and text. Notes follow their row, at full width."""
-    head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in rows[0])
-    body = "".join(_row(row) + _note(note, len(row)) for row, note in zip_longest(rows, notes, fillvalue=()))
-    return f'<div class="scroll"><table class="cards"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _row(cells: Sequence[tuple[str, str, str]]) -> str:
-    drawn = "".join(
-        f'<td class="{css}" data-of="{escape(title)}"><span>{escape(text)}</span></td>' for css, title, text in cells
-    )
-    return f"<tr>{drawn}</tr>"
-
-
-def _note(lines: Sequence[str], columns: int) -> str:
-    told = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<tr class="note"><td colspan="{columns}"><ul>{told}</ul></td></tr>' if told else ""
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (for small values a tenth matters)
-
-
-def _section(title: str, why: str, inside: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p>{escape(why)}</p>{inside}</section>"
-
-
-def _legend(totals: Mapping[str, float]) -> str:
-    items = "".join(
-        f'<li><i style="background:{colour(n)}"></i>{escape(name)} <span>{count(total)}</span></li>'
-        for n, (name, total) in enumerate(totals.items())
-    )
-    return f'<ul class="legend">{items}</ul>'
 
 
 def _stacks(series: Mapping[str, Mapping[date, int]], dates: Sequence[date]) -> list[list[float]]:
@@ -285,7 +250,7 @@ def _day_texts(series: Mapping[str, Mapping[date, int]], dates: Sequence[date], 
     def text(day: date) -> str:
         found = [(name, days[day]) for name, days in series.items() if days.get(day)]
         return "\n".join(
-            [f"{_day(day)}: {sum(n for _, n in found):,} {verb}", *(f"{name}: {n:,}" for name, n in found)]
+            [f"{day_name(day)}: {sum(n for _, n in found):,} {verb}", *(f"{name}: {n:,}" for name, n in found)]
         )
 
     return [text(day) for day in dates]
@@ -293,7 +258,7 @@ def _day_texts(series: Mapping[str, Mapping[date, int]], dates: Sequence[date], 
 
 def _quantile_texts(lines: Mapping[str, Sequence[float | None]], dates: Iterable[date]) -> list[str]:
     return [
-        "\n".join([_day(day), *(f"{name}: {duration(values[n])}" for name, values in lines.items())])
+        "\n".join([day_name(day), *(f"{name}: {duration(values[n])}" for name, values in lines.items())])
         for n, day in enumerate(dates)
     ]
 
@@ -310,7 +275,3 @@ def _marked(figures: Figures, queue: str | None = None) -> list[bool]:
 
 def _named(row: Row) -> str:
     return f"{row['queue']}, {row['task']}" if row["task"] else row["queue"]
-
-
-def _day(day: date) -> str:
-    return f"{day.day} {day:%b %Y}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -25,7 +24,7 @@ from psycopg.pq import TransactionStatus
 from pgjq.deadline import call_in_time, current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool import ASK_AGAIN, LATE, PATIENCE, has_news
+from pgjq.storage.postgres.pool_waiting import LATE, PATIENCE, ask_again, give_up_at, has_news, refuse_if_late
 from pgjq.storage.postgres.session import SyncSession
 from pgjq.storage.postgres.watchdog import hang_up
 
@@ -195,7 +194,7 @@ class BackgroundConnection:
 
     def _connect(self) -> Connection:
         """Connect; a server that restarts is often back within the time that this waits."""
-        until = min(time.monotonic() + PATIENCE, current_deadline().until)
+        until = give_up_at()
         while True:
             if self._closed:
                 raise StorageError(CLOSED)
@@ -206,7 +205,7 @@ class BackgroundConnection:
                     raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
                     raise StorageUnavailableError(f"no connection for {PATIENCE:g} s: {error}") from error
-            time.sleep(min(ASK_AGAIN * random.uniform(0.5, 1.0), current_deadline().left))  # noqa: S311  (no secret)
+            time.sleep(ask_again())
 
     def _try_to_connect(self) -> Connection:
         self.server.check()
@@ -235,8 +234,7 @@ class DedicatedPool:
         del for_handler  # Handlers have connections of their own.
         if self._closed:
             raise StorageError(CLOSED)
-        if not current_deadline().left:
-            raise StorageUnavailableError(LATE)
+        refuse_if_late()
         self._shared.join(self)
         with self._shared.lend() as connection:
             yield SyncSession(connection, self._shared.server.queries, self._shared.server.prepared)

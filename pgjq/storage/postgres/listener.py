@@ -17,13 +17,12 @@ Protocol
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import select
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import sql
@@ -31,9 +30,9 @@ from psycopg import sql
 from pgjq.background import BackgroundThread
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError
-from pgjq.storage.malformed_notifications import MalformedLog
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.listen_connection import ListenConnection
+from pgjq.storage.postgres.mailboxes import RESYNC, Mailboxes, Notice, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -46,25 +45,6 @@ PROBE_SECONDS: Final = 5.0
 RECONNECT_SECONDS: Final = 0.5
 # A woken subscriber leaves its topic and goes to work; the server is told this much later, when that work has begun.
 TIDY_SECONDS: Final = 0.01
-RESYNC: Final = None
-EVENTS: Final = "events"
-WAKE: Final = "wake"
-ANSWERS: Final = "results"
-
-Notice = str | None
-
-
-class Topic(NamedTuple):
-    """A channel and a subject within it: a queue's name, a job, or "" for the whole channel."""
-
-    channel: str
-    subject: str = ""
-    job: str = ""
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether writers check for listeners before they notify."""
-        return self.channel != ANSWERS
 
 
 class Listener:
@@ -74,14 +54,13 @@ class Listener:
         self._conninfo = conninfo
         self._queries = queries
         self._inherited: list[object] = []
-        self._malformed = MalformedLog()
         self._begin()
 
     def _begin(self) -> None:
         self.deaf = False
         self._lock = threading.Lock()  # Guards the state in memory; never held while waiting for the server.
         self._server_lock = threading.RLock()  # Held by a thread that sends statements or replaces the connection.
-        self._mailboxes: dict[Topic, list[Mailbox[Notice]]] = {}
+        self._mailboxes = Mailboxes(self._lock)
         self._channels: set[str] = set()
         self._registered: set[Topic] = set()
         self._line: ListenConnection | None = None
@@ -108,7 +87,7 @@ class Listener:
                 raise StorageError(message)
             if box.closed:
                 return False  # The subscriber has left meanwhile.
-            self._mailboxes.setdefault(topic, []).append(box)
+            self._mailboxes.add(topic, box)
             return not self.deaf and (self._thread is None or self._is_unregistered(topic))
 
     def tell(self, topic: Topic, box: Mailbox[Notice]) -> None:
@@ -157,10 +136,7 @@ class Listener:
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Remove a mailbox. The thread tells the server later: a woken subscriber has work to do."""
         with self._lock:
-            boxes = self._mailboxes.get(topic, [])
-            if box in boxes:
-                boxes.remove(box)
-            if boxes or self._mailboxes.pop(topic, None) is None:
+            if not self._mailboxes.remove(topic, box):
                 return
             if topic in self._registered and self._unregister_at is None and not self._closing.is_set():
                 self._wake_thread()
@@ -171,7 +147,7 @@ class Listener:
             return  # The connection and the thread belong to the parent.
         with self._lock:
             self._closing.set()
-            boxes = [box for boxes in self._mailboxes.values() for box in boxes]
+            boxes = self._mailboxes.all()
             thread = self._thread
         for box in boxes:
             box.close()
@@ -186,7 +162,7 @@ class Listener:
         return topic.channel not in self._channels or (topic.is_asked_for and topic not in self._registered)
 
     def _connect(self) -> None:
-        connection = ListenConnection(self._conninfo, self._deliver)
+        connection = ListenConnection(self._conninfo, self._mailboxes.deliver)
         if connection.is_pooled:
             self._stop_listening(connection)
             return
@@ -199,7 +175,7 @@ class Listener:
         """Register on the server every topic that it does not know."""
         while True:
             with self._lock:
-                missing = [topic for topic in self._mailboxes if self._is_unregistered(topic)]
+                missing = [topic for topic in self._mailboxes.topics if self._is_unregistered(topic)]
             if not missing:
                 return
             for channel in {topic.channel for topic in missing} - self._channels:
@@ -216,7 +192,7 @@ class Listener:
         with self._server_lock:
             with self._lock:
                 self._unregister_at = None
-                left = self._registered - self._mailboxes.keys()
+                left = self._registered - self._mailboxes.topics
                 self._registered -= left  # A new subscriber of one of them registers it again, after this.
             for topic in left:
                 connection.ask(self._queries.psycopg("presence_end"), self._key(topic))
@@ -233,7 +209,7 @@ class Listener:
             try:
                 if self._line is None:
                     self._connect()
-                    self._put_everywhere(RESYNC)
+                    self._mailboxes.put_everywhere(RESYNC)
                 self._listen()
             except (psycopg.Error, OSError) as error:
                 self._drop()
@@ -265,7 +241,7 @@ class Listener:
                 connection.read()
             elif time.monotonic() >= connection.last_word + PROBE_SECONDS and not connection.is_same_session():
                 self._stop_listening(connection)
-                self._put_everywhere(RESYNC)
+                self._mailboxes.put_everywhere(RESYNC)
 
     def _stop_listening(self, connection: ListenConnection) -> None:
         """Stop listening: other clients share this session."""
@@ -276,42 +252,6 @@ class Listener:
             "notices do not come through a transaction pooler: answers and jobs are looked for every so often instead,"
             " and events cannot be heard; connect directly to have all of them at once"
         )
-
-    def _deliver(self, channel: str, payload: str) -> None:
-        """Put a notification into its mailboxes; any login can send one, so it may be invalid."""
-        try:
-            self._dispatch(channel.rpartition(".")[2], payload)
-        except Exception as error:  # noqa: BLE001
-            self._malformed.note(channel, error)
-
-    def _dispatch(self, channel: str, payload: str) -> None:
-        if channel == ANSWERS:
-            for queue, job_id, state in json.loads(payload):
-                if job_id is None:
-                    self._put_for_queue(queue, state)
-                else:
-                    self._put(Topic(ANSWERS, queue, job_id), state)
-        else:
-            self._put(Topic(channel, payload if channel == WAKE else ""), payload)
-
-    def _put(self, topic: Topic, notice: Notice) -> None:
-        with self._lock:
-            boxes = tuple(self._mailboxes.get(topic, ()))
-        for box in boxes:
-            box.put(notice)
-
-    def _put_for_queue(self, queue: str, notice: Notice) -> None:
-        """Notify the waiters of every job of a deleted queue."""
-        with self._lock:
-            topics = [topic for topic in self._mailboxes if topic.channel == ANSWERS and topic.subject == queue]
-        for topic in topics:
-            self._put(topic, notice)
-
-    def _put_everywhere(self, notice: Notice) -> None:
-        with self._lock:
-            boxes = [box for boxes in self._mailboxes.values() for box in boxes]
-        for box in boxes:
-            box.put(notice)
 
     def _drop(self) -> None:
         with self._server_lock:

@@ -36,7 +36,7 @@ from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.error_translation import GONE, TRANSIENT, refused_outcomes
 from pgjq.storage.postgres.job_transaction import PostgresJobTransaction, lost, open_unit, transaction_name
-from pgjq.storage.postgres.listener import ANSWERS, EVENTS, WAKE, Listener, Notice, Topic
+from pgjq.storage.postgres.mailboxes import ANSWERS, EVENTS, WAKE, Notice, Topic
 from pgjq.storage.postgres.result_waiter import PostgresResultWaiter, ResultReads
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
     from pgjq.storage.postgres.leader import LeaderLocks
+    from pgjq.storage.postgres.listener import Listener
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.postgres.session import Rows, Session

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pgjq.options import Submission
     from pgjq.storage.base import Answer
     from pgjq.storage.mailbox import Mailbox
-    from pgjq.storage.postgres.listener import Listener, Notice, Topic
+    from pgjq.storage.postgres.listener import Listener
+    from pgjq.storage.postgres.mailboxes import Notice, Topic
     from pgjq.storage.postgres.session import Rows, Session
 
     Fetch = Callable[[str, dict[str, Any]], Awaitable[Rows]]

@@ -14,6 +14,7 @@ from pgjq.testing.worker.delays import Delays
 from pgjq.testing.worker.endings import Endings
 from pgjq.testing.worker.events import Events
 from pgjq.testing.worker.fairness import Fairness
+from pgjq.testing.worker.handler_context import HandlerContext
 from pgjq.testing.worker.leases import Leases
 from pgjq.testing.worker.lifecycle import Lifecycle
 from pgjq.testing.worker.policies import BlockedKeys
@@ -37,6 +38,7 @@ class WorkerConformance(
     RequestResponse,
     Events,
     Lifecycle,
+    HandlerContext,
     WorkerRecords,
 ):
     """Everything that users of queues, workers and clients rely on."""

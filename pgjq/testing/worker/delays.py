@@ -37,7 +37,7 @@ class Delays(WorkerCases):
             await harness.call(queue.enqueue, "delay", 1, delay=LATER)
             await harness.until_state(queue, "delay", "completed")
             await harness.call(queue.enqueue, "run_at", 1, run_at=in_future(SOON))
-            await harness.until_state(queue, "run_at", "completed")
+            assert (await harness.until_state(queue, "run_at", "completed")).result == 1
 
     @case
     async def test_a_job_with_a_shorter_delay_runs_before_one_with_a_longer_delay(self, harness: Harness) -> None:
@@ -63,6 +63,7 @@ class Delays(WorkerCases):
             await harness.until_state(two, "a", "completed")
             await harness.call(one.enqueue, "b", 1, delay=SOON)
             await harness.until_state(one, "b", "completed")
+        assert (await harness.call(one.get_status, "waits")).state == "queued"
 
     @case
     @requires("processes")
@@ -71,7 +72,7 @@ class Delays(WorkerCases):
         async with harness.started(queue):
             await harness.asleep()
             await harness.call(producer.enqueue, "later", 1, delay=LATER)
-            await harness.until_state(queue, "later", "completed")
+            assert (await harness.until_state(queue, "later", "completed")).result == 1
 
     @case
     @requires("processes")
@@ -86,6 +87,7 @@ class Delays(WorkerCases):
             await harness.asleep()
             await harness.in_thread(subprocess.run, [sys.executable, "-c", script], check=True)
             await harness.until_state(queue, "later", "completed")
+        assert (await harness.call(queue.get_status, "long")).state == "queued"
 
     @case
     async def test_many_delayed_jobs_run_in_order_and_none_before_its_time(self, harness: Harness) -> None:
@@ -110,7 +112,7 @@ class Delays(WorkerCases):
             await harness.call(queue.enqueue, "past", 1, run_at=in_future(-MUCH_LATER))
             await harness.until_state(queue, "past", "completed")
             await harness.call(queue.enqueue, "now", 1, delay=0)
-            await harness.until_state(queue, "now", "completed")
+            assert (await harness.until_state(queue, "now", "completed")).result == 1
 
     @case
     async def test_a_delayed_job_that_is_withdrawn_does_not_run_when_it_is_due(self, harness: Harness) -> None:

@@ -252,7 +252,7 @@ class Events(WorkerCases):
         await harness.call(client.enqueue, "other", "other", None)
         async with harness.started(queue):
             await harness.call(queue.enqueue, "a", 1)
-            await harness.until_state(queue, "aaaa", "completed")
+            assert (await harness.until_state(queue, "aaaa", "completed")).result == 1
 
     @case
     @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()], ids=["exit", "interrupt"])

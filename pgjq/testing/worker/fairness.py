@@ -72,6 +72,7 @@ class Fairness(WorkerCases):
         async with harness.started(harness.worker(one, *others, concurrency=2)):
             for queue in others:
                 await harness.until_all(queue, ids)
+        assert producer.get_queue_stats("one").queued > 0, "the other queue always had jobs"
 
     @case
     async def test_a_strict_worker_serves_its_queues_in_the_order_given(self, harness: Harness) -> None:

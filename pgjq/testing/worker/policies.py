@@ -98,15 +98,9 @@ class BlockedKeys(WorkerCases):
         self, harness: Harness, policy: Policy, ending: str
     ) -> None:
         """The worker whose run ends is stopping, so that only the sleeping one can run the next job."""
-        gate, client = Gate(), harness.client()
-
-        def first(job: Any) -> None:
-            (until_aborted if ending == "released" else gate)(job)
-            if ending == "failed":
-                raise Discard("no")
-
-        await harness.call(client.create_queue, QUEUE, policy=policy)
-        handler = Recorder()
+        gate, handler = Gate(), Recorder()
+        await harness.call(harness.client().create_queue, QUEUE, policy=policy)
+        first = ending_as(ending, gate)
         stopping, other = harness.queue(first), harness.queue(handler, storage=harness.reopen())
         await harness.start(stopping)
         await harness.call(stopping.enqueue_many, keyed("k-1"))
@@ -245,6 +239,17 @@ class BlockedKeys(WorkerCases):
 
 async def _enqueue(harness: Harness, queue: Any, job_id: str) -> str:
     return (await harness.call(queue.enqueue, job_id, 1, singleton_key=key_of(job_id))).status
+
+
+def ending_as(ending: str, gate: Gate) -> Callable[[Any], None]:
+    """Make a handler that waits for the gate, or to be aborted; "failed" then fails for good."""
+
+    def handler(job: Any) -> None:
+        (until_aborted if ending == "released" else gate)(job)
+        if ending == "failed":
+            raise Discard("no")
+
+    return handler
 
 
 def _retry_first(gate: Gate, job: Any) -> None:

@@ -52,6 +52,7 @@ class Waking(WorkerCases):
             for job_id in ids:
                 await harness.call(producer.enqueue, job_id, None)
         await harness.until_all(producer, ids)
+        assert not together.broken
 
     @case
     async def test_retries_of_ended_jobs_wake_a_sleeping_worker(self, harness: Harness) -> None:

@@ -1,0 +1,161 @@
+"""The connection pools of async operations: one for each event loop, as a pool belongs to the loop that opened it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from pgjq.deadline import current_deadline
+from pgjq.errors import StorageUnavailableError
+from pgjq.storage.postgres.error_translation import translated
+from pgjq.storage.postgres.pool_log import mark_async, pool_name
+from pgjq.storage.postgres.pool_waiting import (
+    ASK_AGAIN,
+    LATE,
+    ask_again,
+    close_seconds,
+    give_up_at,
+    has_news,
+    refuse_if_late,
+)
+from pgjq.storage.postgres.session import AsyncSession, Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import psycopg
+
+    from pgjq.storage.postgres.pool import Pools
+
+
+class AsyncPool:
+    """Connections for event loops, one pool for each loop."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._lock = threading.Lock()
+        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
+
+    @asynccontextmanager
+    async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
+        """Borrow a connection."""
+        refuse_if_late()
+        pool = await self._opened()
+        cancelled = _Cancelled()
+        with translated():
+            connection = await self._borrow(pool)
+            while has_news(connection.fileno()):
+                await connection.close()
+                await pool.putconn(connection)
+                await pool.drain()
+                connection = await self._borrow(pool)
+        lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
+        try:
+            cancelled.check()
+            yield AsyncSession(connection, self._pools.server.queries, self._pools.server.prepared)
+        except StorageUnavailableError:
+            cancelled.check()
+            raise
+        finally:
+            self._pools.watchdog.give_back(lent)
+            await pool.putconn(connection)
+
+    async def check(self) -> None:
+        """Check that the database can be used."""
+        if not self._pools.server.checked or self._pools.closed:
+            await asyncio.to_thread(self._pools.check)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        with self._lock:
+            pool = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close(close_seconds())
+            self._pools.watchdog.end()
+
+    def drop(self) -> None:
+        """Schedule the replacement of the connections of every loop."""
+        for loop, pool in tuple(self._by_loop.items()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.drain()))
+
+    def close_soon(self) -> None:
+        """Schedule the closing of the connections of every running loop."""
+        with self._lock:
+            pools, self._by_loop = self._by_loop, {}
+        for loop, pool in pools.items():
+            self._pools.watchdog.end()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close(close_seconds())))
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
+            del self._by_loop[loop]
+            self._pools.watchdog.end()
+
+    async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
+        until = give_up_at()
+        while True:
+            try:
+                return await pool.getconn(timeout=ask_again())
+            except PoolTimeout as error:
+                if not current_deadline().left:
+                    raise StorageUnavailableError(LATE) from error
+                if time.monotonic() > until:
+                    raise await asyncio.to_thread(self._pools.explain_timeout) from error
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        await mark_async(connection)
+        if not self._pools.server.is_pooled:
+            await connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
+
+    async def _opened(self) -> AsyncConnectionPool[Any]:
+        loop = asyncio.get_running_loop()
+        if (pool := self._by_loop.get(loop)) is not None:
+            return pool
+        await self.check()
+        with self._lock:
+            self._pools.refuse_if_closed()
+            if (pool := self._by_loop.get(loop)) is None:
+                self._forget_closed_loops()
+                pool = AsyncConnectionPool(
+                    self._pools.server.conninfo,
+                    kwargs=self._pools.server.connection,
+                    min_size=self._pools.min_size,
+                    max_size=self._pools.max_size,
+                    reconnect_timeout=ASK_AGAIN,
+                    name=pool_name(),
+                    configure=self._configure,
+                    open=False,
+                )
+                self._by_loop[loop] = pool
+                self._pools.watchdog.begin()
+        with translated():
+            await pool.open()
+        return pool
+
+
+class _Cancelled:
+    """Detects a cancellation of the running task that was lost; the task still counts it.
+
+    Before Python 3.12 `asyncio.wait_for`, which the pool uses, drops a cancellation that arrives together with the
+    connection. psycopg replaces a cancellation by the error of a connection that breaks while it cancels the statement.
+    A worker that was asked to stop would keep sleeping.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._before = self._count()
+
+    def check(self) -> None:
+        """Raise CancelledError if a cancellation was lost."""
+        if self._count() > self._before:
+            raise asyncio.CancelledError
+
+    def _count(self) -> int:
+        return self._task.cancelling() if self._task is not None else 0

@@ -1,0 +1,32 @@
+"""What the cases of queue definitions share: create a queue, read it, list its dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pgjq.definition import define
+from pgjq.options import JobFilter
+from pgjq.testing.bench import QUEUE, Bench
+from pgjq.testing.cases import Cases
+from pgjq.testing.policy_cases import definitions
+
+if TYPE_CHECKING:
+    from pgjq.job import JobStatus, QueueInfo
+
+DAY = 86400
+
+
+class DefinitionCases(Cases):
+    """Cases that create queues with settings."""
+
+    async def create(self, bench: Bench, name: str = QUEUE, **given: Any) -> None:
+        fixed = {"policy": given.pop("policy", "standard"), "partition": given.pop("partition", False)}
+        size = given.pop("warning_queue_size", None)
+        await definitions(bench).create_queue(name, define(name, **fixed, warning_queue_size=size, options=given))
+
+    async def info(self, bench: Bench, name: str = QUEUE) -> QueueInfo:
+        (info,) = await definitions(bench).queues(name)
+        return info
+
+    async def letters(self, bench: Bench, queue: str = "letters") -> list[JobStatus]:
+        return (await bench.ops.find(JobFilter(queue=queue)))[0]

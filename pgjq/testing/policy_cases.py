@@ -1,0 +1,42 @@
+"""What the cases of policies share: queues with and without tables of their own, keys, claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pgjq.definition import define
+from pgjq.job import NewJob
+from pgjq.options import Submission, settings
+from pgjq.testing.bench import QUEUE, Bench
+from pgjq.testing.cases import Cases
+
+if TYPE_CHECKING:
+    from pgjq.policy import Policy
+    from pgjq.storage.base import Definitions
+
+
+class PolicyCases(Cases):
+    """Cases that run on a queue in shared tables and on one with tables of its own."""
+
+    @pytest.fixture(params=[False, True], ids=["together", "partition"])
+    def partition(self, request: pytest.FixtureRequest) -> bool:
+        return request.param
+
+    async def define(self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **options: Any) -> None:
+        definition = define(name, policy=policy, partition=partition, options=options)
+        await definitions(bench).create_queue(name, definition)
+
+    async def ids(self, bench: Bench, limit: int = 10) -> list[str]:
+        return [job.lease.id for job in await bench.claim(limit)]
+
+    async def fill(self, bench: Bench, *jobs: tuple[str, str]) -> None:
+        """Enqueue jobs with keys in one call."""
+        batch = [Submission(i, b"1", settings(NewJob(i, None, singleton_key=key))) for i, key in jobs]
+        await bench.ops.enqueue(QUEUE, batch)
+
+
+def definitions(bench: Bench) -> Definitions:
+    """Return the operations of a storage with definitions."""
+    return bench.ops  # pyright: ignore[reportReturnType]

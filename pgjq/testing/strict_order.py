@@ -1,0 +1,145 @@
+"""Storage contract, policy `key_strict_fifo`: one job of a key after the other, in the order of creation."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgjq.errors import PolicyError
+from pgjq.job import NewJob
+from pgjq.options import Submission, settings
+from pgjq.outcome import Completed, Failed, Failing
+from pgjq.testing.applicable import requires
+from pgjq.testing.bench import BOOM, QUEUE, Bench
+from pgjq.testing.cases import case
+from pgjq.testing.policy_cases import PolicyCases, definitions
+
+
+@requires("definitions")
+class StrictOrder(PolicyCases):
+    """The order of a key, and what blocks it."""
+
+    @case
+    async def test_strict_order_needs_a_key(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "key_strict_fifo", partition)
+        with pytest.raises(PolicyError, match="singleton_key"):
+            await bench.enqueue("a")
+        usual, keyed = settings(NewJob(None, None)), settings(NewJob(None, None, singleton_key="k"))
+        with pytest.raises(PolicyError, match="'c'"):
+            await bench.ops.enqueue(QUEUE, [Submission("b", b"1", keyed), Submission("c", b"1", usual)])
+        assert (await bench.ops.stats(QUEUE)).total == 0
+
+    @case
+    async def test_strict_order_is_that_of_creation_whatever_the_priority(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "key_strict_fifo", partition)
+        await self.fill(bench, ("3", "k"), ("1", "k"))
+        await bench.enqueue("2", singleton_key="k", priority=9)
+        await bench.enqueue("other", singleton_key="l", priority=-9)
+        ran: list[str] = []
+        for _ in range(3):
+            jobs = await bench.claim()
+            ran += [job.lease.id for job in jobs]
+            for job in jobs:
+                await bench.settle(job, Completed(b"1"))
+        assert ran == ["3", "other", "1", "2"]
+
+    @case
+    async def test_in_strict_order_a_job_that_waits_for_its_time_holds_up_those_behind_it(
+        self,
+        bench: Bench,
+        partition: bool,
+    ) -> None:
+        await self.define(bench, "key_strict_fifo", partition)
+        await bench.enqueue("first", singleton_key="k", delay=60)
+        await bench.enqueue("second", singleton_key="k")
+        assert await self.ids(bench) == []
+        bench.clock.advance(60)
+        assert await self.ids(bench) == ["first"]
+
+    @case
+    async def test_in_strict_order_a_failing_job_goes_before_an_older_one_that_came_back(
+        self,
+        bench: Bench,
+        partition: bool,
+    ) -> None:
+        await self.define(bench, "key_strict_fifo", partition)
+        await self.fill(bench, ("older", "k"), ("failing", "k"), ("last", "k"))
+        await bench.ops.cancel(QUEUE, "older")
+        job = (await bench.claim())[0]
+        assert job.lease.id == "failing"
+        await bench.settle(job, Failing(BOOM))
+        await bench.ops.retry(QUEUE, "older")
+        for job_id in ("failing", "older", "last"):
+            job = await bench.claim_one()
+            assert job.lease.id == job_id
+            await bench.settle(job, Completed(b"1"))
+
+    @case
+    async def test_in_strict_order_a_failing_job_blocks_its_key_until_it_is_done(
+        self,
+        bench: Bench,
+        partition: bool,
+    ) -> None:
+        await self.define(bench, "key_strict_fifo", partition)
+        await self.fill(bench, ("a1", "a"), ("a2", "a"), ("b1", "b"))
+        jobs = await bench.claim()
+        assert [job.lease.id for job in jobs] == ["a1", "b1"]
+        await bench.settle(jobs[0], Failing(BOOM, delay=60))
+        assert await self.ids(bench) == []
+        bench.clock.advance(60)
+        again = await bench.claim_one()
+        assert again.lease.id == "a1"
+        await bench.settle(again, Completed(b"1"))
+        assert await self.ids(bench) == ["a2"]
+
+    @case
+    @pytest.mark.parametrize("way_out", ["delete", "retry"])
+    async def test_in_strict_order_a_failed_job_blocks_its_key_until_it_is_deleted_or_retried(
+        self,
+        bench: Bench,
+        partition: bool,
+        way_out: str,
+    ) -> None:
+        await self.define(bench, "standard", partition=False, name="letters")
+        await self.define(bench, "key_strict_fifo", partition, dead_letter="letters", delete_after_seconds=10)
+        await self.fill(bench, ("a1", "a"), ("a2", "a"), ("b1", "b"))
+        jobs = await bench.claim()
+        await bench.settle(jobs[0], Failed(BOOM))
+        assert await definitions(bench).blocked_keys(QUEUE) == ["a"]
+        assert (await bench.ops.stats("letters")).queued == 1
+        bench.clock.advance(13 * 86400)
+        await bench.ops.prune()
+        assert await self.ids(bench) == []
+        assert (await bench.enqueue("a1", singleton_key="a")).existing_state == "failed"
+        if way_out == "delete":
+            assert await bench.ops.delete(QUEUE, ["a1"]) == 1
+            assert await self.ids(bench) == ["a2"]
+        else:
+            await bench.ops.retry(QUEUE, "a1")
+            assert await self.ids(bench) == ["a1"]
+        assert await definitions(bench).blocked_keys(QUEUE) == []
+
+    @case
+    async def test_age_does_not_unblock_a_key_whose_job_is_failing(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "key_strict_fifo", partition, retention_seconds=10)
+        await self.fill(bench, ("a1", "a"))
+        await bench.settle(await bench.claim_one(), Failing(BOOM, delay=5))
+        bench.clock.advance(1000)
+        assert await bench.ops.prune() == 0
+        assert await self.ids(bench) == ["a1"]
+
+    @case
+    async def test_age_does_not_unblock_a_key_whose_job_stalled_too_often(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "key_strict_fifo", partition, delete_after_seconds=10)
+        await bench.enqueue("a", singleton_key="k", max_attempts=1, result_ttl=10)
+        await bench.claim_one(lease=30)
+        bench.clock.advance(30)
+        assert [r.action for r in await bench.ops.reap()] == ["failed"]
+        bench.clock.advance(1000)
+        assert await bench.ops.prune() == 0
+        assert await definitions(bench).blocked_keys(QUEUE) == ["k"]
+
+    @case
+    async def test_blocked_keys_are_for_queues_in_strict_order(self, bench: Bench, partition: bool) -> None:
+        await self.define(bench, "singleton", partition)
+        with pytest.raises(PolicyError, match="key_strict_fifo"):
+            await definitions(bench).blocked_keys(QUEUE)
