@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
 from pgjq.blocking import Mode, blocking
@@ -17,17 +17,8 @@ from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, Validat
 from pgjq.event_stream import AsyncEventStream, EventCallbacks, EventStream
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob
-from pgjq.options import (
-    DEFAULT_SETTINGS,
-    Settings,
-    Submission,
-    check_id,
-    check_int,
-    check_queue,
-    check_seconds,
-    new_job,
-    settings,
-)
+from pgjq.job_settings import new_job, settings
+from pgjq.options import DEFAULT_SETTINGS, Settings, Submission, check_id, check_int, check_queue, check_seconds
 from pgjq.request_response import ResultRequest, request_result
 from pgjq.serde import JsonSerde, Serde, serialize_payload
 
@@ -35,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.event_bus import BusEventName
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
     from pgjq.storage.base import Storage
@@ -106,14 +98,14 @@ class _Base(Administration):
         queue: str,
         job_id: str | None,
         payload: Any,
-        options: dict[str, Any],
+        options: EnqueueOptions,
         *,
         timeout: float | timedelta,
         told: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
         """Implement `enqueue_and_wait`; `told` is called with the result of the enqueue."""
         patience = check_seconds("timeout", timeout, above=0)
-        if options.pop("connection", None) is not None:
+        if cast("dict[str, Any]", options).pop("connection", None) is not None:
             raise ValidationError(
                 "connection= and waiting exclude each other: the job is not there before that connection commits;"
                 " enqueue, commit, and then enqueue_and_wait with the same id"
@@ -140,7 +132,7 @@ class AsyncClient(AsyncAdministration, _Base):
     _mode = "async"
 
     async def enqueue(
-        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Any
+        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
     ) -> EnqueueResult:
         """Add a job; if its id is taken, return the existing job's state, and its result if any.
 
@@ -162,7 +154,13 @@ class AsyncClient(AsyncAdministration, _Base):
         return [self._answered(result) for result in results]
 
     async def enqueue_and_wait(
-        self, queue: str, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self,
+        queue: str,
+        id: str | None,
+        payload: Any,
+        *,
+        timeout: float | timedelta = 30.0,
+        **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Add a job, or join the one with this id, and return its result; a stored result at once.
 

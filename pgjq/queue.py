@@ -7,7 +7,7 @@ slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from pgjq.blocking import Mode, blocking
 from pgjq.client import AsyncClient, Client
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.job import CancelResult, EnqueueResult, JobStatus, NewJob
     from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
@@ -132,7 +133,9 @@ class AsyncQueue(QueueBase):
 
     _mode = "async"
 
-    async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
+    async def enqueue(
+        self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
         gate = self._order.begin_enqueue()
         try:
@@ -142,7 +145,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
         return result
 
-    async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
+    async def send(self, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
         """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
@@ -159,7 +162,7 @@ class AsyncQueue(QueueBase):
         return results
 
     async def enqueue_and_wait(
-        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
     ) -> Any:
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         gate = self._order.begin_enqueue()
