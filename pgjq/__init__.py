@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from pgjq.storage.memory import MemoryStorage
     from pgjq.storage.postgres.storage import PostgresStorage
     from pgjq.storage.redis.storage import RedisStorage
+    from pgjq.worker.job import AsyncJob, Job
     from pgjq.worker.leadership import LeaderElection
-    from pgjq.worker.run import AsyncJob, Job
 
     __version__: str
 
@@ -135,7 +135,7 @@ _NAMES = {
     "pgjq.storage.postgres.storage": ("PostgresStorage",),
     "pgjq.storage.redis.storage": ("RedisStorage",),
     "pgjq.worker.leadership": ("LeaderElection",),
-    "pgjq.worker.run": ("AsyncJob", "Job"),
+    "pgjq.worker.job": ("AsyncJob", "Job"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

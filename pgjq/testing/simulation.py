@@ -26,51 +26,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pgjq.blocking import drive
-from pgjq.job import LIVE, JobError, NewJob
-from pgjq.job_settings import settings
+from pgjq.job import LIVE
 from pgjq.lease import LeasePolicy, judge
 from pgjq.options import JobFilter, Submission
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
+from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
 from pgjq.testing.job_history import Held, Life
+from pgjq.testing.simulation_choices import JOBS, OUTCOMES, POLICIES, SUBMISSIONS, WORKERS
 from pgjq.worker.run import MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pgjq.job import JobStatus, State
-    from pgjq.outcome import Outcome
     from pgjq.storage.base import Claimed, Lease, Reaped, Storage
     from pgjq.testing.clock import Clock
 
 STEPS = 32
 ROUNDS = 2
 OFTEN = 3
-WORKERS = ("ann", "bob", "cid")
-JOBS = 4
-BOOM = JobError("Boom", "boom")
-POLICIES = (
-    LeasePolicy(lease=10, heartbeat=3),
-    LeasePolicy(lease=10, heartbeat=None, expire=15, max_stalled=1),
-    LeasePolicy(lease=None, heartbeat=None, expire=12, max_stalled=0),
-    LeasePolicy(lease=20, heartbeat=5, expire=None, reap_exhausted="requeue", max_stalled=2),
-    LeasePolicy(lease=5, heartbeat=2, reap_exhausted="requeue"),
-)
-SUBMISSIONS = tuple(
-    settings(NewJob(None, None, max_attempts=attempts, retry_delay=delay)) for attempts in (1, 2, 3) for delay in (0, 4)
-)
-OUTCOMES: tuple[Outcome, ...] = (
-    Completed(b"done"),
-    Completed(b"done"),
-    Failed(BOOM),
-    Failing(BOOM),
-    Failing(BOOM, 6),
-    Released(),
-    Snoozed(3),
-    Cancelled(),
-)
 
 
 @dataclass(eq=False)
@@ -114,6 +90,7 @@ class Story:
         return self.trace
 
     def enqueue(self) -> None:
+        """Enqueue another job, if the story has room for it."""
         if len(self.lives) < JOBS:
             job_id, chosen = str(len(self.lives)), self.chance.choice(SUBMISSIONS)
             drive(self.ops.enqueue(self.queue, [Submission(job_id, b"payload", chosen)]))
@@ -121,6 +98,7 @@ class Story:
             self._note("enqueue", job_id)
 
     def claim(self) -> None:
+        """Let a worker claim."""
         self._claim(self.chance.choice(WORKERS), self.chance.randint(1, 2), self.chance.choice(POLICIES))
 
     def _claim(self, worker: str, limit: int, policy: LeasePolicy) -> list[Claimed]:
@@ -137,6 +115,7 @@ class Story:
         return claimed
 
     def beat(self) -> None:
+        """Renew the leases of a worker, and tell it which are lost or should be cancelled."""
         worker = self.chance.choice(WORKERS)
         if worker in self.frozen or not self.in_flight[worker]:
             return
@@ -175,6 +154,7 @@ class Story:
         return self.lives[settlement.lease.id].end(settlement.outcome)
 
     def save(self) -> None:
+        """Save a checkpoint under a lease that a worker believes to hold."""
         worker = self.chance.choice(WORKERS)
         if worker in self.frozen or not self.in_flight[worker]:
             return
@@ -192,6 +172,7 @@ class Story:
         self.frozen.discard(worker)
 
     def freeze(self) -> None:
+        """Freeze a worker: it keeps its leases and does nothing."""
         self.frozen.add(self.chance.choice(WORKERS))
 
     def thaw(self) -> None:
@@ -200,6 +181,7 @@ class Story:
             self.frozen.discard(self.chance.choice(sorted(self.frozen)))
 
     def reap(self) -> None:
+        """Let a reaper sweep, patient or not."""
         self._reap(self.chance.choice((0.0, 0.0, 3.0)), self.chance.choice((1, 100)))
 
     def _reap(self, patience: float, limit: int) -> None:
@@ -224,6 +206,7 @@ class Story:
         assert (job.count, job.attempts, job.worker) == (life.stalled, life.attempts, life.worker)
 
     def cancel(self) -> None:
+        """Cancel a job, running ones as well or not."""
         if not self.lives:
             return
         job_id, active = self.chance.choice(sorted(self.lives)), self.chance.random() < 0.7
@@ -237,6 +220,7 @@ class Story:
         self._note("cancel", job_id, status)
 
     def wait(self) -> None:
+        """Move the clock."""
         self._wait(self.chance.choice((1, 2, 5, 10, 15)))
 
     def _wait(self, seconds: float) -> None:

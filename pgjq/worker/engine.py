@@ -1,13 +1,9 @@
 """The engine of a worker: claim, execute and settle on one event loop.
 
-* A claim asks for as many jobs as there are free slots, plus the number that the handlers recently finished in a
-  tenth of a second, so that handlers do not wait for the storage.
-* The heartbeat, the deadline watch and the reaper run on threads of their own.
+* `Claimer` claims while there is room. The heartbeat, the deadline watch and the reaper run on threads of their own.
 * A claimed job is in `InFlight` until it is settled, and counts against the room for new claims. So the worker stops
   claiming when the storage does not accept outcomes.
 * A job that has not started a second after its claim is released; the attempt does not count.
-* Each claim begins with the next queue, so that no queue starves behind the backlog of another. With `strict` each
-  claim begins with the first queue.
 """
 
 from __future__ import annotations
@@ -15,16 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from secrets import randbits
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
 from pgjq.deadline import bounded
-from pgjq.errors import StorageUnavailableError, TimeoutError
+from pgjq.errors import TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released, decide
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
+from pgjq.worker.claimer import Claimer
 from pgjq.worker.executor import Executor
 from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.heartbeat import DeadlineWatch, Heartbeat
@@ -32,7 +27,7 @@ from pgjq.worker.in_flight import InFlight
 from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
 from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
-from pgjq.worker.periodic_thread import BACKOFF, CUT_SECONDS, LOOK_SECONDS, call_on_loop, longer, within
+from pgjq.worker.periodic_thread import CUT_SECONDS, call_on_loop, within
 from pgjq.worker.publisher import Publisher
 from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
@@ -47,15 +42,6 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
-
-# How often the sleep restarts. It does not bound how late work is found: inside, a storage polls every `block_timeout`
-# seconds, notified or not.
-ASLEEP = 3600.0
-
-# A larger claim is hardly cheaper per job, and the handlers would run out of jobs while they wait for it. With smaller
-# ones a claim, the handlers and a settle all work at the same time.
-CLAIM = 500
-
 
 # How long a stop waits for a storage that does not answer, after its grace. With the time that the last calls take to
 # fail, a stop ends within three seconds of its grace.
@@ -79,21 +65,26 @@ class Engine:
         deadline: Deadline,
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
-        self._turns = deque(self._consumers)
-        self._strict = strict
         self._deadline = deadline
         self._worker = worker
         self._policy = policy
-        self._block_timeout = block_timeout
-        self._logger = logger
         self._loop = asyncio.get_running_loop()
         self._ops = storage.operations("async")
         self._in_flight = InFlight()
         self._room = asyncio.Event()
-        self._stopping = asyncio.Event()
-        self._nap: asyncio.Task[bool] | None = None
         self._publisher = Publisher(self._loop, self._consumers)
-        self._executor = Executor(
+        self._faults = FaultLog(logger, worker, self._publisher.error)
+        self._executor = self._make_executor(storage, concurrency)
+        report = self._faults.activity("settling")
+        self._settler = Settler(self._ops, settled=self._settled, report=report, hurried=self._nothing_runs)
+        self._lost_claims = self._make_lost_claims()
+        self._registration = self._make_registration(logger)
+        self._start_threads(storage, logger)
+        self._claimer = self._make_claimer(block_timeout, strict=strict)
+
+    def _make_executor(self, storage: Storage, concurrency: int) -> Executor:
+        consumers = self._consumers.values()
+        return Executor(
             storage,
             concurrency,
             threads=any(c.style != "coroutine" for c in consumers),
@@ -101,53 +92,65 @@ class Engine:
             ended=self._ended,
             freed=self._room.set,
         )
-        self._faults = FaultLog(logger, worker, self._publish_error)
-        self._claiming = self._faults.activity("claiming")
-        self._settler = Settler(
-            self._ops, settled=self._settled, report=self._faults.activity("settling"), hurried=self._nothing_runs
-        )
-        self._lost_claims = LostClaims(
+
+    def _make_lost_claims(self) -> LostClaims:
+        return LostClaims(
             self._ops,
             tuple(self._consumers),
-            lease=policy.lease,
+            lease=self._policy.lease,
             found=self._take,
             report=self._faults.activity("looking for lost claims"),
         )
-        self._registration = WorkerRegistration(
-            worker,
+
+    def _make_registration(self, logger: logging.Logger) -> WorkerRegistration:
+        return WorkerRegistration(
+            self._worker,
             self._consumers,
-            heartbeat=policy.heartbeat,
+            heartbeat=self._policy.heartbeat,
             logger=logger,
             report=self._faults.activity("writing the worker record"),
         )
+
+    def _start_threads(self, storage: Storage, logger: logging.Logger) -> None:
         self._heartbeat = Heartbeat(
             self._in_flight,
             storage.dedicated(),
             self._registration,
-            usual=policy.heartbeat,
+            usual=self._policy.heartbeat,
             abort=self._abort,
             release_late=self._release_late,
             report=self._faults.activity("renewing leases"),
         )
         self._reaper = WorkerReaper(
             storage.dedicated(),
-            policy,
+            self._policy,
             logger,
             reaping=self._publisher.reaping,
             reaped=self._publisher.reaped,
             report=self._faults.activity("reaping"),
         )
-        self._watch = DeadlineWatch(
-            self._in_flight, usual=policy.lease, abort=self._abort, report=self._faults.activity("watching leases")
+        report = self._faults.activity("watching leases")
+        self._watch = DeadlineWatch(self._in_flight, usual=self._policy.lease, abort=self._abort, report=report)
+        report = self._faults.activity("keeping the storage in order")
+        self._maintenance = Maintenance(storage, self._worker, logger, report=report)
+        for thread in (self._heartbeat, self._watch, self._reaper, self._maintenance):
+            thread.start()
+
+    def _make_claimer(self, block_timeout: float, *, strict: bool) -> Claimer:
+        return Claimer(
+            self._ops,
+            tuple(self._consumers),
+            worker=self._worker,
+            policy=self._policy,
+            block_timeout=block_timeout,
+            strict=strict,
+            executor=self._executor,
+            in_flight=self._in_flight,
+            lost_claims=self._lost_claims,
+            room=self._room,
+            take=self._take,
+            report=self._faults.activity("claiming"),
         )
-        self._maintenance = Maintenance(
-            storage, worker, logger, report=self._faults.activity("keeping the storage in order")
-        )
-        self._heartbeat.start()
-        self._watch.start()
-        self._reaper.start()
-        self._maintenance.start()
-        self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
     async def stop(self, grace: float) -> None:
         """Stop claiming, give running jobs `grace` seconds, release unfinished ones, clean up.
@@ -162,11 +165,8 @@ class Engine:
         cut.cancel()
 
     async def _stop(self, until: float) -> None:
-        self._stopping.set()
-        self._room.set()
-        if self._nap is not None:
-            self._nap.cancel()
-        await self._wait_for_claimer(until)
+        self._claimer.end()
+        await self._claimer.wait(max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
         await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
@@ -184,14 +184,6 @@ class Engine:
         await asyncio.gather(asyncio.to_thread(self._reaper.stop), asyncio.to_thread(self._maintenance.stop))
         self._publisher.stop(self._in_flight.all())
 
-    async def _wait_for_claimer(self, until: float) -> None:
-        """Wait for the claim in progress, or for the end of the sleep.
-
-        psycopg takes up to ten seconds to cancel a statement that the server does not answer. This stops waiting for
-        that task.
-        """
-        await asyncio.wait([self._claimer], timeout=max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
-
     async def _wait_for_runs(self, until: float) -> None:
         while any(not run.ended for run in self._in_flight.all()) and (left := until - time.monotonic()) > 0:
             self._room.clear()
@@ -202,13 +194,9 @@ class Engine:
 
         `InFlight` decides, not the settler: a thread that has just ended a run may not have handed its outcome in yet.
         """
-        while any(self._may_be_settled(run) for run in self._in_flight.all()) and time.monotonic() < until:
+        while any(run.may_be_settled() for run in self._in_flight.all()) and time.monotonic() < until:
             self._room.clear()
             await within(0.2, self._room.wait())
-
-    @staticmethod
-    def _may_be_settled(run: Run) -> bool:
-        return run.trusted_until is None or run.trusted_until > time.monotonic()
 
     def _release(self, runs: list[Run]) -> None:
         for run in runs:
@@ -229,36 +217,6 @@ class Engine:
         answered: Answered = [(run, Released(), answer) for run, answer in zip(runs, answers, strict=True)]
         call_on_loop(self._loop, self._settled, answered)
 
-    async def _claim_until_stopped(self) -> None:
-        pause = BACKOFF
-        while not self._stopping.is_set():
-            try:
-                if not await self._claim():
-                    await self._sleep()
-                pause = BACKOFF
-            except Exception as error:  # noqa: BLE001  (a claimer that dies would leave the worker idle)
-                self._claiming(error)
-                await within(pause, self._stopping.wait())
-                pause = longer(pause)
-
-    async def _claim(self) -> bool:
-        """Claim once there is enough room for a claim; return whether more jobs may be due."""
-        wanted = await self._wait_for_room()
-        if self._stopping.is_set():
-            return True
-        sent, claim_id = time.monotonic(), randbits(63)
-        try:
-            jobs = await self._ops.claim(
-                self._next_queues(), worker=self._worker, limit=wanted, policy=self._policy, claim_id=claim_id
-            )
-        except StorageUnavailableError:
-            self._lost_claims.note(claim_id, sent)
-            raise
-        self._claiming.succeeded()
-        self._take(jobs, sent)
-        await asyncio.sleep(0)  # Lets handlers start before the next claim.
-        return len(jobs) == wanted
-
     def _take(self, jobs: list[Claimed], sent: float) -> None:
         """Start the runs of jobs that were claimed at `sent` or later."""
         runs = [self._run(job, sent) for job in jobs]
@@ -275,43 +233,9 @@ class Engine:
         if runs and self._executor.may_keep_waiting:
             self._heartbeat.look_by(runs[0].start_by)
 
-    def _next_queues(self) -> list[str]:
-        queues = list(self._turns)
-        if not self._strict:
-            self._turns.rotate(-1)
-        return queues
-
     def _run(self, job: Claimed, sent: float) -> Run:
         consumer = self._consumers[job.lease.queue]
         return Run(job, consumer, worker=self._worker, sent=sent, beat=self._beat(job), committed=self._committed)
-
-    async def _wait_for_room(self) -> int:
-        while not self._stopping.is_set():
-            # Slots of blocked handlers are counted one by one, so only if there is room without that.
-            if self._room_in(self._executor.concurrency) and (room := self._room_in(self._executor.usable)):
-                return min(room, CLAIM)
-            self._room.clear()
-            await within(LOOK_SECONDS, self._room.wait())
-        return 0
-
-    def _room_in(self, slots: int) -> int:
-        """Return how many runs to claim for this many slots; 0 if a claim is not worthwhile."""
-        ahead = self._executor.ahead(slots) if self._policy.heartbeat is not None else 0
-        room = slots + ahead - len(self._in_flight)
-        return room if room > ahead // 2 else 0
-
-    async def _sleep(self) -> None:
-        """Sleep until there may be work, or until the stop of the worker wakes it."""
-        if self._stopping.is_set():
-            return
-        self._nap = self._loop.create_task(
-            self._ops.wait_for_work(list(self._consumers), ASLEEP, self._block_timeout), name="pgjq nap"
-        )
-        try:
-            await self._nap
-        except asyncio.CancelledError:
-            if not self._stopping.is_set():
-                raise
 
     def _beat(self, job: Claimed) -> float | None:
         """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
@@ -371,11 +295,3 @@ class Engine:
         return decide(
             error, attempts=claimed.attempts, max_attempts=claimed.max_attempts, options=claimed.options, chance=0.5
         )
-
-    def _publish_error(self, error: Exception, doing: str) -> bool:
-        """Pass an error to the `error` callbacks of every queue; return whether to log it as well."""
-        buses = [consumer.bus for consumer in self._consumers.values()]
-        for bus in buses:
-            if bus.wants("error"):
-                call_on_loop(self._loop, bus.error, error, f"{doing} failed, trying again")
-        return not all(bus.wants("error") for bus in buses)

@@ -25,15 +25,16 @@ from pgjq.background import BackgroundThread
 from pgjq.outcome import Completed, Outcome, Released, decide, fail
 from pgjq.serde import serialize_result
 from pgjq.worker.abort_signal import SHUTDOWN
+from pgjq.worker.job import AsyncJob, Job
 from pgjq.worker.job_log import log_abandoned, log_dropped
 from pgjq.worker.periodic_thread import call_on_loop
 from pgjq.worker.prefetch import Prefetch
-from pgjq.worker.run import AsyncJob, Job, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgjq.storage.base import Operations, Storage
+    from pgjq.worker.run import Run
 
 # How long cancelled coroutines may clean up when the worker stops.
 CLEANUP_SECONDS = 1.0

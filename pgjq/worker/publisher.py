@@ -58,6 +58,14 @@ class Publisher:
         """Publish the jobs that a sweep found, and then the events held back for it."""
         call_on_loop(self._loop, self._publish_reaped, found, self._reap)
 
+    def error(self, error: Exception, doing: str) -> bool:
+        """Pass an error to the `error` callbacks of every queue; return whether to log it as well."""
+        buses = [consumer.bus for consumer in self._consumers.values()]
+        for bus in buses:
+            if bus.wants("error"):
+                call_on_loop(self._loop, bus.error, error, f"{doing} failed, trying again")
+        return not all(bus.wants("error") for bus in buses)
+
     def stop(self, unsettled: Iterable[Run]) -> None:
         """Publish the events still held back, and forget runs that the storage did not settle."""
         for run in (*self._held, *unsettled):

@@ -14,7 +14,7 @@ from pgjq.queue import Queue
 if TYPE_CHECKING:
     from pgjq.cli.demo.arguments import Assignment
     from pgjq.storage.base import Storage
-    from pgjq.worker.run import Job
+    from pgjq.worker.job import Job
 
 POLICY = LeasePolicy(lease=1.0, heartbeat=0.3, reap_interval=0.2)
 

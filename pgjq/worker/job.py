@@ -1,0 +1,174 @@
+"""The job as its handler sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pgjq.blocking import Blocking, drive
+from pgjq.errors import LeaseLostError, PgjqError
+from pgjq.outcome import Completed
+from pgjq.serde import serialize_result
+from pgjq.worker.abort_signal import CANCELLED, LEASE_LOST, AbortSignal
+from pgjq.worker.run import ASK_AGAIN_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from datetime import datetime
+
+    from pgjq.storage.base import Operations
+    from pgjq.worker.run import Run
+
+
+class _Held:
+    """A job as its handler sees it, without the methods that differ between the modes."""
+
+    __slots__ = ("_ops", "_run", "checkpoint", "payload", "result")
+
+    def __init__(self, run: Run, payload: Any, checkpoint: Any, ops: Operations) -> None:
+        self.payload: Any = payload
+        self.checkpoint: Any = checkpoint
+        self.result: Any = None
+        self._run = run
+        self._ops = ops
+
+    @property
+    def signal(self) -> AbortSignal:
+        """The abort signal."""
+        return self._run.signal
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._run.claimed.lease.id
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._run.claimed.lease.queue
+
+    @property
+    def attempts(self) -> int:
+        """The number of runs so far, this one included."""
+        return self._run.claimed.attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """The largest number of runs."""
+        return self._run.claimed.max_attempts
+
+    @property
+    def created_at(self) -> datetime:
+        """When the job was enqueued, by the storage's clock."""
+        return self._run.claimed.created_at
+
+    @property
+    def lease(self) -> int:
+        """The lease number of this run's claim."""
+        return self._run.claimed.lease.number
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
+
+    async def _pause(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def _renew(self) -> None:
+        """Ask until the lease is renewed or lost; while its row is locked, it is neither."""
+        while not await self._ask_to_renew():
+            await self._pause(ASK_AGAIN_SECONDS)
+            if self._run.is_over():
+                raise self._lost()
+
+    async def _ask_to_renew(self) -> bool:
+        sent = time.monotonic()
+        pulse = await self._ops.heartbeat([self._run.claimed.lease])
+        if pulse.lost:
+            raise self._lost()
+        if pulse.cancel_requested:
+            self.signal.abort(CANCELLED)
+        if not pulse.skipped:
+            self._run.renewed(sent)
+        return not pulse.skipped
+
+    async def _keep(self, value: Any) -> None:
+        data = self._run.consumer.payload_serde.serialize(value)
+        if not await self._ops.save_checkpoint(self._run.claimed.lease, data):
+            raise self._lost()
+        self.checkpoint = value
+
+    @asynccontextmanager
+    async def _transact(self, session_factory: Callable[[], Any] | None) -> AsyncGenerator[Any]:
+        run = self._run
+        if run.ended and run.aborted:
+            raise self._lost()
+        if run.ended or run.in_transaction:
+            raise PgjqError("a run has one transaction() block at most, and this one has had it")
+        run.in_transaction = True
+        try:
+            async with self._ops.job_transaction(run.claimed, session_factory) as job_transaction:
+                yield job_transaction.connection
+                result = serialize_result(run.consumer.result_serde, self.result, self.id)
+                run.completing = True
+                await job_transaction.complete(result)
+        except BaseException as error:
+            run.completing = False
+            if isinstance(error, LeaseLostError):
+                self.signal.abort(LEASE_LOST)
+            raise
+        if run.end():
+            run.committed(run, Completed(result))
+
+    def _lost(self) -> LeaseLostError:
+        self.signal.abort(LEASE_LOST)
+        return LeaseLostError(f"the lease of job {self.id!r} is lost: a reaper or another worker has the job")
+
+
+class Job(_Held):
+    """A job, as a plain function or callback gets it."""
+
+    __slots__ = ()
+
+    async def _pause(self, seconds: float) -> None:
+        self.signal.wait(seconds)
+
+    def heartbeat(self) -> None:
+        """Renew the lease now; LeaseLostError if it is gone."""
+        drive(self._renew())
+
+    def save_checkpoint(self, value: Any) -> None:
+        """Store a value for the next run if this one does not finish; may raise LeaseLostError."""
+        drive(self._keep(value))
+
+    def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractContextManager[Any]:
+        """Open a transaction in which the handler's writes and the job's completion commit together.
+
+        The block gets a psycopg connection, or the result of `session_factory`: a SQLAlchemy session. Set `job.result`
+        inside the block to return a result. An exception rolls everything back; so does a lost lease, with a
+        LeaseLostError. A run may have one such block.
+        """
+        return Blocking(self._transact(session_factory))
+
+
+class AsyncJob(_Held):
+    """A job, as a coroutine gets it: the same methods, awaited."""
+
+    __slots__ = ()
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def heartbeat(self) -> None:
+        """Renew the lease now; LeaseLostError if it is gone."""
+        await self._renew()
+
+    async def save_checkpoint(self, value: Any) -> None:
+        """Store a value for the next run if this one does not finish; may raise LeaseLostError."""
+        await self._keep(value)
+
+    def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
+        """Open a transaction, as `Job.transaction` does, for `async with`."""
+        return self._transact(session_factory)
