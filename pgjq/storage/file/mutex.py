@@ -57,7 +57,7 @@ class Mutex:
             self.turn.release()
 
     def close(self) -> None:
-        """Close the file for good, with `turn` held: a thread that waits for `turn` meanwhile opens no new one."""
+        """Close the file for good, with `turn` held: a waiting thread opens no new one."""
         self._closed = True
         self.abandon()
 

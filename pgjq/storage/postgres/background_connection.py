@@ -62,7 +62,7 @@ class BackgroundConnection:
         self._doubted: Connection | None = None
         self.connection: Connection | None = None
 
-    def join(self, user: object) -> None:
+    def add_user(self, user: object) -> None:
         """Keep the connection open until this user leaves."""
         if self._process != os.getpid():
             self._inherited.append(self.connection)  # It belongs to the parent; closing it here would break it.
@@ -70,7 +70,7 @@ class BackgroundConnection:
         with self._changing_users:
             self._users.add(user)
 
-    def leave(self, user: object) -> None:
+    def remove_user(self, user: object) -> None:
         """Close the connection if no other user needs it."""
         with self._changing_users:
             self._users.discard(user)
@@ -107,7 +107,7 @@ class BackgroundConnection:
             hang_up(connection)
 
     @contextmanager
-    def lend(self) -> Generator[Connection]:
+    def session_connection(self) -> Generator[Connection]:
         """Borrow the connection, or an extra one if another thread keeps it."""
         with self.borrow(BUSY_SECONDS) as connection:
             if connection is not None:
@@ -235,8 +235,8 @@ class DedicatedPool:
         if self._closed:
             raise StorageError(CLOSED)
         refuse_if_late()
-        self._shared.join(self)
-        with self._shared.lend() as connection:
+        self._shared.add_user(self)
+        with self._shared.session_connection() as connection:
             yield SyncSession(connection, self._shared.server.queries, self._shared.server.prepared)
 
     async def check(self) -> None:
@@ -250,4 +250,4 @@ class DedicatedPool:
     async def close(self) -> None:
         """Leave the connection for good."""
         self._closed = True
-        self._shared.leave(self)
+        self._shared.remove_user(self)

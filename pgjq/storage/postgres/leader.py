@@ -62,7 +62,7 @@ class LeaderLocks:
         if self._closed:
             raise StorageError(CLOSED)
         self._leave_to_parent()
-        self._background.join((role, candidate))
+        self._background.add_user((role, candidate))
         try:
             return self._elect(role, candidate, ttl)
         except StorageUnavailableError:
@@ -85,7 +85,7 @@ class LeaderLocks:
         if held is not None and held.candidate == candidate:
             with bounded(Deadline(min(GOODBYE_SECONDS, current_deadline().left))), suppress(StorageError):
                 self._unlock(role, held)
-        self._background.leave((role, candidate))
+        self._background.remove_user((role, candidate))
 
     def close(self) -> None:
         """Give up every leadership, close the connection, and refuse new elections."""
