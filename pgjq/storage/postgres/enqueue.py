@@ -70,7 +70,7 @@ async def enqueue_generated(
 
 
 async def _reserve(session: Session, queue: str, count: int) -> list[int]:
-    return (await session.fetch("reserve", {"queue": queue, "count": count, "copying": False}))[0][3]
+    return (await session.fetch("reserve_numbers", {"queue": queue, "count": count, "copying": False}))[0][3]
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
@@ -136,14 +136,16 @@ async def _call_in_chunks(
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
     """COPY the jobs if the policy refuses none and the role allows it; else call the function."""
     async with session.transaction():
-        reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs), "copying": True})
+        reserved = await session.fetch("reserve_numbers", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
         if queue_id & 7 or not may_copy:
             return await _call_in_chunks(session, queue, jobs, seqs)
         shared = inherit(shared, json.loads(inherited) if inherited else {})
         await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
         await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
-        await session.fetch("announce", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)})
+        await session.fetch(
+            "notify_copied_jobs", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)}
+        )
     return {}
 
 
