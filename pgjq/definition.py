@@ -113,7 +113,7 @@ def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
     if not inherited and not settings.backoff_by_default:
         return settings
     limit = inherited.get("retry_limit")
-    defaults = {"retry_backoff": True} if settings.backoff_by_default else {}
+    defaults: dict[str, Any] = {"retry_backoff": True} if settings.backoff_by_default else {}
     options = {name: value for name, value in inherited.items() if name != "retry_limit"}
     return replace(
         settings,

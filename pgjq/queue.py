@@ -8,6 +8,7 @@ slots.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pgjq.blocking import Mode, blocking
@@ -130,7 +131,7 @@ class QueueBase:
         """Make a task, or without a function return what makes one."""
         self._check_not_started("define its tasks")
         if function is None:
-            return lambda function: self._tasks.add(function, names, options)
+            return partial(self._tasks.add, names=names, options=options)
         return self._tasks.add(function, names, options)
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
@@ -143,7 +144,7 @@ class QueueBase:
             return None
         chain = RunChain((*middleware, *self.middleware), self.storage)
         targets: Mapping[str | None, Target] = {}
-        if self._tasks:
+        if self._tasks or self.handler is None:
             dispatcher = Dispatcher(self, chain.around)
             default, targets = dispatcher.unknown(), dispatcher.targets()
         else:
@@ -250,9 +251,10 @@ class AsyncQueue(QueueBase):
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         job: AnyJob = new_job(id, payload, without_connection(options)) if options or self._outgoing else (id, payload)
         if self._outgoing:
-            (job,) = await self._through_middleware([job])
-            if isinstance(job, EnqueueResult):
-                return job.result
+            (passed,) = await self._through_middleware([job])
+            if isinstance(passed, EnqueueResult):
+                return passed.result
+            job = passed
         gate = self._order.begin_enqueue()
 
         def told(result: EnqueueResult) -> None:
