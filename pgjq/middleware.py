@@ -26,6 +26,7 @@ from pgjq.errors import ValidationError
 from pgjq.job import EnqueueResult
 from pgjq.worker.bridge import Bridge
 from pgjq.worker.current_job import set_current_job
+from pgjq.worker.run import as_async, as_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -73,7 +74,7 @@ class RunChain:
 
     def _plain_around_coroutine(self, run: Callable[..., Any], inner: Callable[[Any], Any], job: Any) -> Any:
         def call_next(job: Any) -> Any:
-            return Bridge(self._loop, job.signal).run(_await(inner, job.in_async_mode(self._storage)))
+            return Bridge(self._loop, job.signal).run(_await(inner, as_async(job, self._storage)))
 
         return run(job, call_next)
 
@@ -81,10 +82,9 @@ class RunChain:
         bridge = Bridge(self._loop, job.signal)
 
         async def call_next(job: Any) -> Any:
-            return await bridge.call(partial(_call, inner), job.in_sync_mode(self._storage))
+            return await bridge.call(partial(_call, inner), as_sync(job, self._storage))
 
-        async_job = job.in_async_mode(self._storage)
-        return bridge.run(_await(lambda job: run(job, call_next), async_job))
+        return bridge.run(_await(partial(_go_on_with, run, call_next), as_async(job, self._storage)))
 
 
 def _go_on_with(run: Callable[..., Any], call_next: Callable[[Any], Any], job: Any) -> Any:

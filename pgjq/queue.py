@@ -17,9 +17,10 @@ from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.event_bus import BusEventName, EventBus
 from pgjq.ids import make_ids, process_name
 from pgjq.job import EnqueueResult, Event, NewJob
+from pgjq.job_settings import new_job
 from pgjq.lease import visible_for
 from pgjq.middleware import EnqueueChain, RunChain, check_middleware
-from pgjq.options import Settings, check_int, check_queue, check_seconds, new_job
+from pgjq.options import Settings, check_int, check_queue, check_seconds
 from pgjq.serde import JsonSerde
 from pgjq.tasks.call import Call
 from pgjq.tasks.decorator import Tasks, callers_names
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from pgjq.client import AnyJob
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.job import CancelResult, JobStatus
     from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
@@ -220,7 +222,9 @@ class AsyncQueue(QueueBase):
         """Make a task of a function; see `Queue.task`."""
         return self._define(function, callers_names(), options)
 
-    async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
+    async def enqueue(
+        self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
         if self._outgoing:
             job = new_job(id, payload, options)
@@ -233,7 +237,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
         return result
 
-    async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
+    async def send(self, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
         """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
@@ -246,7 +250,7 @@ class AsyncQueue(QueueBase):
         return [next(results) if isinstance(job, NewJob) else job for job in passed]
 
     async def enqueue_and_wait(
-        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
     ) -> Any:
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         job: AnyJob = new_job(id, payload, without_connection(options)) if options or self._outgoing else (id, payload)

@@ -128,8 +128,8 @@ async def _wait(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _version(job: AnyJob) -> int:
-    payload = cast("dict[str, Any] | None", job.payload if type(job.payload) is dict else None)
-    version: Any = None if payload is None else payload.get("version", 1)
+    payload = cast("dict[str, Any]", job.payload)
+    version: Any = payload.get("version", 1) if type(payload) is dict else None
     if type(version) is not int:
         raise UnfitError from ValidationError(
             f"the payload of task {job.task!r} must be an object with a whole version"

@@ -96,7 +96,8 @@ class Jobs:
                 yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
         for queue, _, name, facts in self.queue_changes:
             if name is not None:
-                yield Event(name, queue, at=self.now, **{"id": "", **(facts or NOTHING)})
+                known: dict[str, Any] = {"id": "", **(facts or NOTHING)}
+                yield Event(name, queue, at=self.now, **known)
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Iterate over the queues and ids of the jobs that the operation ended or deleted."""
