@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypedDict
 
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Kind, Moment, QueueName
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Kind, Moment, QueueName, TextMap
 from pgjq.options import (
     DELETE_AFTER_SECONDS,
     MAX_ATTEMPTS,
@@ -75,15 +75,14 @@ class SharedOptions(TypedDict, total=False):
     dead_letter: Annotated[str | None, Option(QueueName(), "Queue for jobs that failed for good.")]
 
 
-class EnqueueOptions(SharedOptions, total=False):
-    """Options of `enqueue`, `send`, `enqueue_and_wait` and `NewJob`."""
+class CallOptions(SharedOptions, total=False):
+    """Options that `enqueue` and tasks have in common; a task may make its key of its arguments."""
 
     priority: Annotated[int, Option(Integer(-SHORT_MAX), "Jobs with a higher priority run first.", 0)]
     delay: Annotated[Seconds | None, Option(Duration(at_least=0), "Run the job after this time at the earliest.")]
     run_at: Annotated[
         datetime | None, Option(Moment(), "Run the job at this time at the earliest (2026-01-31T09:30:00+01:00).")
     ]
-    singleton_key: Annotated[str | None, Option(Key(), "Key that the queue's policy counts by.")]
     max_attempts: Annotated[
         int | None, Option(Integer(1), "Largest number of runs, the first one included.", MAX_ATTEMPTS)
     ]
@@ -101,6 +100,15 @@ class EnqueueOptions(SharedOptions, total=False):
         Seconds | None,
         Option(Duration(at_least=1), "singleton_seconds of this length together with singleton_next_slot."),
     ]
+    headers: Annotated[
+        Mapping[str, str] | None, Option(TextMap(), "Metadata for middleware and tracing: text by name.")
+    ]
+
+
+class EnqueueOptions(CallOptions, total=False):
+    """Options of `enqueue`, `send`, `enqueue_and_wait` and `NewJob`."""
+
+    singleton_key: Annotated[str | None, Option(Key(), "Key that the queue's policy counts by.")]
 
 
 class QueueChanges(SharedOptions, total=False):

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 _FIELDS: Final = {field.name: field for field in fields(NewJob)}
 _KEPT: Final = frozenset(field.name for field in fields(JobOptions))
 # Name, check, and the value of `NewJob` that stands for "not set": of options that `JobOptions` has, and of the others.
-_ALL: Final = [(name, option.kind.check, _FIELDS[name].default) for name, option in ENQUEUE_OPTIONS.items()]
+# Headers are stored beside the settings: jobs of a batch mostly share these, and seldom those.
+_ALL: Final = [
+    (name, option.kind.check, _FIELDS[name].default) for name, option in ENQUEUE_OPTIONS.items() if name != "headers"
+]
 _KEPT_CHECKS: Final = tuple(option for option in _ALL if option[0] in _KEPT)
 _CHECKS: Final = tuple(option for option in _ALL if option[0] not in _KEPT)
 
@@ -39,6 +42,8 @@ def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
     kept: dict[str, Any] = {n: check(n, v) for n, check, unset in _KEPT_CHECKS if (v := getattr(job, n)) is not unset}
     if kept:
         given["options"] = JobOptions(**kept)
+    if job.backoff_by_default:
+        given["backoff_by_default"] = True
     return Settings(**_resolve(given, usual)) if given else usual
 
 

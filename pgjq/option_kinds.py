@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import ValidationError
 from pgjq.options import (
+    HEADERS_BYTES,
+    HEADERS_COUNT,
     ID_LENGTH,
     QUEUE_LENGTH,
     SHORT_MAX,
     check_bool,
     check_datetime,
+    check_headers,
     check_int,
     check_key,
     check_queue,
@@ -22,6 +25,7 @@ from pgjq.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 
@@ -106,6 +110,19 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class TextMap:
+    """Text by name: the headers of a job."""
+
+    def check(self, _name: str, value: Any) -> Mapping[str, str] | None:
+        """Return the headers, or raise `ValidationError`."""
+        return check_headers(value)
+
+    def bounds(self) -> str:
+        """Return the bounds in words."""
+        return f"{HEADERS_COUNT} entries and {HEADERS_BYTES} bytes at most"
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A `singleton_key`."""
 
@@ -131,4 +148,4 @@ class QueueName:
         return f"1 to {QUEUE_LENGTH} characters"
 
 
-Kind = Integer | Duration | Moment | Boolean | Choice | Key | QueueName
+Kind = Integer | Duration | Moment | Boolean | Choice | TextMap | Key | QueueName

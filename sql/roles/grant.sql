@@ -88,7 +88,7 @@ pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.fa
 pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
 pgjq.time_slot
 to pgjq_monitor, pgjq_admin;
-grant select (seq, created_at, queue_id, superseded, id) on pgjq.body to pgjq_monitor;
+grant select (seq, created_at, queue_id, superseded, id, task) on pgjq.body to pgjq_monitor;
 grant select (
     seq, finished_at, expires_at, started_at, delete_at, queue_id, lease, worker_id, rank, attempts, max_attempts,
     stalled, state, superseded, singleton_key

@@ -112,6 +112,12 @@ class PostgresResultWaiter(MailboxWaiter):
             self._has_joined = True
         return result
 
+    async def join(self) -> bool:
+        """Mark the job that has the id now."""
+        self._seq = await self._reads.join(self._queue, self._id)
+        self._has_joined = True
+        return self._seq is not None
+
     async def close(self) -> None:
         """Stop waiting."""
         self._box.close()
