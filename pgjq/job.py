@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from pgjq.policy import Policy
+    from pgjq.schedules.schedule import TickOutcome
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
-EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning"]
+EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning", "tick"]
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
@@ -177,7 +178,8 @@ class WorkerInfo:
 class Event:
     """Something that happened to a job or a reaper; fields that do not apply are None.
 
-    A `warning` is about a queue and has no id.
+    A `warning` is about a queue and has no id. A `tick` is about a schedule: its `id` is the name and the tick, its
+    `reason` the outcome.
     """
 
     name: EventName | LeadershipName
@@ -189,7 +191,7 @@ class Event:
     error: JobError | BaseException | None = None
     count: int | None = None
     action: Action | None = None
-    reason: Reason | None = None
+    reason: Reason | TickOutcome | None = None
 
 
 def content_id(payload: Any) -> str:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pgjq.errors import ValidationError
-from pgjq.schedules.schedule import AT_MOST, TRACES, Schedule, ScheduleTick, TickOutcome, tick_name
+from pgjq.schedules.schedule import AT_MOST, TRACES, Schedule, TickOutcome, tick_name
 from pgjq.schedules.times import MICROSECOND, Times
 
 DEADLINE: Final = 60.0  # Of `missed="skip"`.
@@ -30,23 +30,21 @@ class PlannedTick(NamedTuple):
     run_at: datetime | None = None
     outcome: TickOutcome | None = None
     detail: str | None = None
+    suffix: str = ""  # Of the job's id, behind the tick.
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ticks of a schedule that are due, and when the next one is."""
+    """The ticks of a schedule that are due, and when the next one is.
+
+    A `forced` plan was asked for by a caller: it ignores `overlap`, and leaves the next run as it is.
+    """
 
     schedule: Schedule
     ticks: tuple[PlannedTick, ...]
     next_run_at: datetime | None
     error: str | None = None
-
-
-class Applied(NamedTuple):
-    """What a storage did with a plan: None if it did not apply it, as the schedule had changed or was locked."""
-
-    schedule: Schedule
-    ticks: list[ScheduleTick] | None
+    forced: Literal["triggered", "backfilled"] | None = None
 
 
 def plan(schedule: Schedule, now: datetime) -> Plan:
@@ -55,7 +53,7 @@ def plan(schedule: Schedule, now: datetime) -> Plan:
         _ = schedule.settings
         times = schedule.times()
         if schedule.next_run_at is None:
-            return Plan(schedule, (), schedule.first_run(schedule.changed_at))
+            return Plan(schedule, (), schedule.first_run(schedule.due_at or schedule.changed_at))
     except ValidationError as error:
         refused = PlannedTick(now, outcome="invalid", detail=str(error))
         return Plan(schedule, (refused,), None, str(error))

@@ -37,6 +37,7 @@ from pgjq.worker.publisher import Publisher
 from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
+from pgjq.worker.ticker import Ticker
 from pgjq.worker.worker_reaper import WorkerReaper
 
 if TYPE_CHECKING:
@@ -143,10 +144,12 @@ class Engine:
         self._maintenance = Maintenance(
             storage, worker, logger, report=self._faults.activity("keeping the storage in order")
         )
+        self._ticker = Ticker(storage, logger, poll=block_timeout, report=self._faults.activity("ticking schedules"))
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
         self._maintenance.start()
+        self._ticker.start()
         self._claimer = self._loop.create_task(self._claim_until_stopped(), name="pgjq claimer")
 
     async def stop(self, grace: float) -> None:
@@ -181,7 +184,8 @@ class Engine:
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await self._registration.remove(self._ops)
-        await asyncio.gather(asyncio.to_thread(self._reaper.stop), asyncio.to_thread(self._maintenance.stop))
+        background = (self._reaper, self._maintenance, self._ticker)
+        await asyncio.gather(*(asyncio.to_thread(thread.stop) for thread in background))
         self._publisher.stop(self._in_flight.all())
 
     async def _wait_for_claimer(self, until: float) -> None:

@@ -219,6 +219,11 @@ def _set_values(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def settings_text(settings: Settings) -> str:
+    """Return settings as JSON, as the function reads them."""
+    return json.dumps(_set_values(settings))
+
+
 @functools.lru_cache(maxsize=1024)
 def _settings_json(settings: Settings, *, awaited: bool = False) -> str:
     """Return settings as JSON; cached, because single enqueues mostly repeat their settings."""
