@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     from pgjq.storage.memory import MemoryStorage
     from pgjq.storage.postgres.storage import PostgresStorage
     from pgjq.storage.redis.storage import RedisStorage
+    from pgjq.tasks.call import Call
+    from pgjq.tasks.depends import Depends, using_dependencies
+    from pgjq.tasks.handle import AsyncHandle, Handle
+    from pgjq.tasks.task import AsyncTask, Task
+    from pgjq.worker.current_job import current_job
     from pgjq.worker.leadership import LeaderElection
     from pgjq.worker.run import AsyncJob, Job
 
@@ -62,14 +67,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
+    "AsyncTask",
+    "Call",
     "CancelResult",
     "Client",
+    "Depends",
     "Discard",
     "EnqueueResult",
     "Event",
     "FileStorage",
+    "Handle",
     "Job",
     "JobCancelledError",
     "JobError",
@@ -102,14 +112,17 @@ __all__ = [
     "Snooze",
     "StorageError",
     "StorageUnavailableError",
+    "Task",
     "TimeoutError",
     "UnsupportedError",
     "ValidationError",
     "Worker",
     "WorkerInfo",
     "content_id",
+    "current_job",
     "migrate",
     "open_storage",
+    "using_dependencies",
 ]
 
 # Names that are imported at their first use, by module. Keep in line with the imports for type checkers above.
@@ -129,6 +142,11 @@ _NAMES = {
     "pgjq.storage.memory": ("MemoryStorage",),
     "pgjq.storage.postgres.storage": ("PostgresStorage",),
     "pgjq.storage.redis.storage": ("RedisStorage",),
+    "pgjq.tasks.call": ("Call",),
+    "pgjq.tasks.depends": ("Depends", "using_dependencies"),
+    "pgjq.tasks.handle": ("AsyncHandle", "Handle"),
+    "pgjq.tasks.task": ("AsyncTask", "Task"),
+    "pgjq.worker.current_job": ("current_job",),
     "pgjq.worker.leadership": ("LeaderElection",),
     "pgjq.worker.run": ("AsyncJob", "Job"),
 }

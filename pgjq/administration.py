@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import check_changes, define
 from pgjq.errors import QueueNotFoundError, UnsupportedError, ValidationError
-from pgjq.options import JobFilter, check_datetime, check_int, check_key, check_queue, check_state
+from pgjq.options import JobFilter, check_datetime, check_int, check_key, check_queue, check_state, check_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,7 +42,7 @@ class Administration:
         self, act: Callable[..., Any], progress: Callable[[int], Any] | None, batch: int, wanted: JobFilter
     ) -> int:
         if wanted == JobFilter():
-            raise ValidationError("say which jobs: a queue, a state, a key or an age")
+            raise ValidationError("say which jobs: a queue, a state, a task, a key or an age")
         check_int("batch", batch, 1, FIND_LIMIT)
         done = 0
         async for page in self._pages(wanted, batch):
@@ -209,6 +209,7 @@ def job_filter(
     created_before: datetime | None = None,
     created_after: datetime | None = None,
     singleton_key: str | None = None,
+    task: str | None = None,
 ) -> JobFilter:
     """Validate search criteria and return them as a filter."""
     return JobFilter(
@@ -217,4 +218,5 @@ def job_filter(
         created_before=None if created_before is None else check_datetime("created_before", created_before),
         created_after=None if created_after is None else check_datetime("created_after", created_after),
         singleton_key=None if singleton_key is None else check_key(singleton_key),
+        task=None if task is None else check_task(task),
     )

@@ -109,15 +109,17 @@ def check_dead_letter(queue: str, dead_letter: Any) -> str:
 
 
 def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
-    """Fill in options that a queue's definition sets and a job does not."""
-    if not inherited:
+    """Fill in options that a queue's definition sets and a job does not, and then the defaults of a task's job."""
+    if not inherited and not settings.backoff_by_default:
         return settings
     limit = inherited.get("retry_limit")
+    defaults = {"retry_backoff": True} if settings.backoff_by_default else {}
     options = {name: value for name, value in inherited.items() if name != "retry_limit"}
     return replace(
         settings,
         max_attempts=settings.max_attempts or (None if limit is None else limit + 1),
-        options=JobOptions(**options | settings.options.set_values()),
+        options=JobOptions(**defaults | options | settings.options.set_values()),
+        backoff_by_default=False,
     )
 
 

@@ -15,10 +15,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from pgjq.errors import ValidationError
-from pgjq.job import STATES, NewJob, State
+from pgjq.job import STATES, TASK_LENGTH, NewJob, State, is_task_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    Headers = Mapping[str, str]
 
 LONGEST: Final = 100 * 365.25 * 86400.0
 SHORTEST: Final = 0.000001
@@ -30,6 +32,8 @@ ID_LENGTH: Final = 512
 QUEUE_LENGTH: Final = 128
 RESULT_TTL: Final = 3600.0
 MAX_ATTEMPTS: Final = 3
+HEADERS_COUNT: Final = 64
+HEADERS_BYTES: Final = 8192
 RETENTION_SECONDS: Final = 14 * 86400.0
 DELETE_AFTER_SECONDS: Final = 7 * 86400.0
 
@@ -74,6 +78,7 @@ class Settings:
     options: JobOptions = NO_OPTIONS
     singleton_seconds: float | None = None
     singleton_next_slot: bool = False
+    backoff_by_default: bool = False  # Retry with backoff unless the job or the queue's definition says otherwise.
 
 
 DEFAULT_SETTINGS: Final = Settings()
@@ -85,6 +90,8 @@ class Submission(NamedTuple):
     id: str
     payload: bytes
     settings: Settings
+    task: str | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ class JobFilter:
     created_before: datetime | None = None
     created_after: datetime | None = None
     singleton_key: str | None = None
+    task: str | None = None
     after: int = 0
     limit: int = 100
 
@@ -209,6 +217,7 @@ def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
         options=_job_options(job),
         singleton_seconds=_slot_length(job),
         singleton_next_slot=job.debounce is not None or job.singleton_next_slot,
+        backoff_by_default=job.backoff_by_default,
     )
 
 
@@ -256,6 +265,37 @@ def _job_options(job: NewJob) -> JobOptions:
         dead_letter=None if job.dead_letter is None else check_queue(job.dead_letter),
     )
     return NO_OPTIONS if options == NO_OPTIONS else options
+
+
+def check_task(name: Any) -> str:
+    """Return the name of a task if every storage can store it."""
+    if not isinstance(name, str) or not is_task_name(name):
+        raise ValidationError(
+            f"a task's name must be a str of 1 to {TASK_LENGTH} characters without control characters, not {name!r:.80}"
+        )
+    return name
+
+
+def check_headers(headers: Any) -> Headers | None:
+    """Return a copy of a job's headers, or None for an empty mapping; they map text to text, and are bounded."""
+    try:
+        copied: dict[Any, Any] = dict(headers)
+    except (TypeError, ValueError) as error:
+        raise ValidationError(f"headers must be a mapping of str to str, not {type(headers).__name__}") from error
+    for name, value in copied.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise ValidationError(f"headers must map str to str: {name!r:.80} is {value!r:.80}")
+        if not name or "\0" in name or "\0" in value or not (_is_unicode(name) and _is_unicode(value)):
+            raise ValidationError(
+                f"header {name!r:.80} must not be empty, nor hold a NUL character or a lone surrogate"
+            )
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in copied.items())
+    if len(copied) > HEADERS_COUNT or size > HEADERS_BYTES:
+        raise ValidationError(
+            f"headers must have at most {HEADERS_COUNT} entries and {HEADERS_BYTES} bytes in all;"
+            f" these have {len(copied)} and {size}"
+        )
+    return copied or None
 
 
 def check_key(key: Any) -> str:

@@ -12,9 +12,10 @@ from uuid import uuid4
 
 from pgjq.administration import Administration
 from pgjq.errors import PolicyError, UnsupportedError, ValidationError
+from pgjq.job import task_name
 from pgjq.options import check_datetime, check_int
 from pgjq.schedules.plan import Plan, PlannedTick, next_runs, runs_between
-from pgjq.schedules.schedule import ScheduleInfo, change, check_name, define, info, resume, same_definition
+from pgjq.schedules.schedule import Payload, ScheduleInfo, change, check_name, define, info, resume, same_definition
 from pgjq.serde import serialize_payload
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class Scheduling(Administration):
     def _info_of(self, schedule: Schedule) -> ScheduleInfo:
         return info(schedule, self.payload_serde.deserialize(schedule.payload))
 
-    def _payload(self, payload: Any, name: str) -> bytes:
-        return serialize_payload(self.payload_serde, payload, f"{name}@")
+    def _payload(self, payload: Any, name: str) -> Payload:
+        return Payload(serialize_payload(self.payload_serde, payload, f"{name}@"), task_name(payload))
 
 
 class AsyncScheduling(Scheduling):
@@ -143,7 +144,8 @@ class AsyncScheduling(Scheduling):
         values = {name: getattr(wanted, name) for name in ("cron", "every", "timezone", "start_at", "end_at")}
         values |= {name: getattr(wanted, name) for name in ("missed", "overlap", "jitter", "starting_deadline")}
         values |= {"queue": wanted.queue, **unset, **wanted.options}
-        new = change(there, wanted.payload, wanted.changed_at, values)
+        payload = Payload(wanted.payload, wanted.task)
+        new = change(there, payload, wanted.changed_at, values)
         return await self._schedules().put_schedule(new, revision=there.revision)
 
     async def pause_schedule(self, name: str) -> ScheduleInfo:

@@ -50,7 +50,7 @@ class Plan:
 def plan(schedule: Schedule, now: datetime) -> Plan:
     """Decide about the ticks of a schedule that are due."""
     try:
-        _ = schedule.settings
+        _ = schedule.settings, schedule.headers
         times = schedule.times()
         if schedule.next_run_at is None:
             return Plan(schedule, (), schedule.first_run(schedule.due_at or schedule.changed_at))

@@ -16,6 +16,7 @@ from pgjq.options import (
     QUEUE_LENGTH,
     Settings,
     check_datetime,
+    check_headers,
     check_queue,
     check_seconds,
     new_job,
@@ -27,6 +28,8 @@ from pgjq.schedules.zone import find_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pgjq.options import Headers
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "skip", "queue_one"]
@@ -68,11 +71,18 @@ class Schedule:
     last_job_id: str | None = None
     revision: int = 0
     error: str | None = None
+    task: str | None = None  # That its payload names.
 
     @property
     def settings(self) -> Settings:
         """The resolved options of its jobs."""
         return settings(new_job(None, None, self.options)) if self.options else DEFAULT_SETTINGS
+
+    @property
+    def headers(self) -> Headers | None:
+        """The headers of its jobs."""
+        headers = self.options.get("headers")
+        return None if headers is None else check_headers(headers)
 
     def times(self) -> Times:
         """Return its calendar; ValidationError if it has none."""
@@ -148,13 +158,20 @@ def check_name(name: Any) -> str:
         raise ValidationError("a schedule's name must not hold control characters or lone surrogates") from error
 
 
-def define(name: Any, queue: Any, payload: bytes, now: datetime, values: Mapping[str, Any]) -> Schedule:
+class Payload(NamedTuple):
+    """A payload as bytes, and the task that it names."""
+
+    data: bytes
+    task: str | None
+
+
+def define(name: Any, queue: Any, payload: Payload, now: datetime, values: Mapping[str, Any]) -> Schedule:
     """Check the arguments of `create_schedule`, and plan the first run."""
-    new = Schedule(check_name(name), check_queue(queue), payload, now, now, **_checked(values))
+    new = Schedule(check_name(name), check_queue(queue), payload.data, now, now, task=payload.task, **_checked(values))
     return plan_anew(new, now)
 
 
-def change(schedule: Schedule, payload: bytes | None, now: datetime, values: Mapping[str, Any]) -> Schedule:
+def change(schedule: Schedule, payload: Payload | None, now: datetime, values: Mapping[str, Any]) -> Schedule:
     """Apply the changes of `update_schedule`; None removes an option. A changed time counts from now."""
     values = dict(values)
     if "cron" in values and values["cron"] is not None:
@@ -164,7 +181,9 @@ def change(schedule: Schedule, payload: bytes | None, now: datetime, values: Map
     checked = _checked(values)
     options = {**schedule.options, **checked.pop("options", {})}
     options = {name: value for name, value in options.items() if value is not None}
-    new = replace(schedule, options=options, payload=schedule.payload if payload is None else payload, **checked)
+    new = replace(schedule, options=options, **checked)
+    if payload is not None:
+        new = replace(new, payload=payload.data, task=payload.task)
     _ = new.settings
     if all(getattr(new, name) == getattr(schedule, name) for name in TIME) and new.error is None:
         return new
@@ -201,7 +220,10 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             options[name] = value.total_seconds() if isinstance(value, timedelta) else value
     if options:
-        settings(new_job(None, None, {name: value for name, value in options.items() if value is not None}))
+        job = new_job(None, None, {name: value for name, value in options.items() if value is not None})
+        settings(job)
+        if job.headers is not None:
+            options["headers"] = check_headers(job.headers)
         checked["options"] = options
     return checked
 

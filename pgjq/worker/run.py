@@ -6,11 +6,12 @@ import asyncio
 import threading
 import time
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
-from pgjq.outcome import Completed, Outcome
+from pgjq.outcome import Completed, Outcome, decide
 from pgjq.serde import serialize_result
 from pgjq.worker.abort_signal import CANCELLED, LEASE_LOST, AbortSignal
 from pgjq.worker.event_order import Gate
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from datetime import datetime
 
-    from pgjq.storage.base import Claimed, Operations
+    from pgjq.options import Headers
+    from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
 
 # The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
@@ -34,6 +36,8 @@ START_WITHIN = 1.0
 # short lock costs no lease; and not more often than a handler that renews its own lease asks.
 ASK_AGAIN = 0.25
 ASK_AGAIN_SECONDS = 0.05
+
+NO_HEADERS: Headers = MappingProxyType({})
 
 
 class Run:
@@ -61,6 +65,7 @@ class Run:
         "skipped",
         "start_by",
         "started",
+        "target",
         "trusted_until",
         "waits",
         "worker",
@@ -80,6 +85,7 @@ class Run:
     ) -> None:
         self.claimed = claimed
         self.consumer = consumer
+        self.target = consumer.targets.get(claimed.task, consumer.default)
         self.worker = worker
         self.committed = committed
         self.in_transaction = False
@@ -163,6 +169,19 @@ class Run:
         late = self.trusted_until is not None and self.trusted_until <= time.monotonic()
         return self.ended or self.aborted or late
 
+    def decide(self, error: BaseException, chance: float) -> Outcome:
+        """Return the outcome of this run if it raised: by its target's rule, else by the job's retry policy."""
+        claimed = self.claimed
+        if self.target.decide is not None and (outcome := self.target.decide(error, claimed)) is not None:
+            return outcome
+        return decide(
+            error,
+            attempts=claimed.attempts,
+            max_attempts=claimed.max_attempts,
+            options=claimed.options,
+            chance=chance,
+        )
+
     def end(self) -> bool:
         """Acquire the right to end this run: only the first caller gets it."""
         if self.ended:
@@ -214,12 +233,34 @@ class _Held:
         return self._run.claimed.created_at
 
     @property
+    def task(self) -> str | None:
+        """The name of the task that the payload names, if any."""
+        return self._run.claimed.task
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that the job was enqueued with."""
+        return self._run.claimed.headers or NO_HEADERS
+
+    @property
     def lease(self) -> int:
         """The lease number of this run's claim."""
         return self._run.claimed.lease.number
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
+
+    def in_sync_mode(self, storage: Storage) -> Job:
+        """Return this job as a plain function gets it."""
+        if isinstance(self, Job):
+            return self
+        return Job(self._run, self.payload, self.checkpoint, storage.operations("sync"))
+
+    def in_async_mode(self, storage: Storage) -> AsyncJob:
+        """Return this job as a coroutine on the worker's loop gets it."""
+        if isinstance(self, AsyncJob):
+            return self
+        return AsyncJob(self._run, self.payload, self.checkpoint, storage.operations("async"))
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError

@@ -29,7 +29,7 @@ end
 $$;
 
 -- Is a transaction open that has enqueued into one of these queues, and may not notify their workers?
-create function pgjq.has_uncommitted(queues text[]) returns boolean
+create function pgjq.has_uncommitted_jobs(queues text[]) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -49,7 +49,7 @@ end
 $$;
 
 -- Are there subscribers to events?
-create function pgjq.watched() returns boolean
+create function pgjq.has_subscribers() returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -73,7 +73,7 @@ as $$
 $$;
 
 -- Merge short texts into as few JSON arrays as fit into one notification each, in order.
-create function pgjq.pages(texts text[]) returns setof text
+create function pgjq.notification_pages(texts text[]) returns setof text
 language sql immutable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -90,11 +90,13 @@ create function pgjq.publish(events text[]) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-    select count(pg_notify('pgjq.events', page)) from pgjq.pages($1) as page
+    select count(pg_notify('pgjq.events', page)) from pgjq.notification_pages($1) as page
 $$;
 
 -- Publish an event with the new state of each of these jobs.
-create function pgjq.tell(queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]) returns bigint
+create function pgjq.publish_states(
+    queue_ids integer[], seqs bigint[], states smallint[], attempts smallint[]
+) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$

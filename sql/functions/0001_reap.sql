@@ -20,7 +20,7 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    watched constant boolean := pgjq.watched();
+    has_subscribers constant boolean := pgjq.has_subscribers();
     told record;
 begin
     with late as materialized (
@@ -45,7 +45,7 @@ begin
                     select from pgjq.job as o
                     where
                         o.queue_id = l.queue_id and coalesce(o.singleton_key, '') = coalesce(l.singleton_key, '')
-                        and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 2
+                        and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 2
                 ) then 'failed'
                 else 'recovered'
             end as action,
@@ -83,9 +83,9 @@ begin
             attempts, max_attempts, stalled, singleton_key, state, error
         )
         select
-            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.span(v.result_ttl),
+            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(v.result_ttl),
             case when v.delete_after > 0 and not ((v.queue_id & 7) = 5 and v.action = 'failed')
-                then pgjq.now() + pgjq.span(v.delete_after) end, v.worker_id,
+                then pgjq.now() + pgjq.bounded_interval(v.delete_after) end, v.worker_id,
             v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
             case v.action when 'failed' then 4 else 5 end,
             case v.action when 'failed' then v.error end
@@ -127,18 +127,18 @@ begin
         array_agg(v.queue_id) filter (where v.action = 'failed') as failed_in,
         array_agg(v.seq) filter (where v.action = 'failed') as failed,
         array_agg(distinct v.queue) filter (where v.action = 'recovered') as woken,
-        array_agg(pgjq.ending(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
+        array_agg(pgjq.end_notification(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
     into told from judged as v;
     if told.ids is null then
         return;
     end if;
-    perform pgjq.bury(told.failed_in, told.failed);
-    perform pgjq.next_turn(told.queue_ids, told.keys);
+    perform pgjq.copy_dead_letters(told.failed_in, told.failed);
+    perform pgjq.unblock_keys(told.queue_ids, told.keys);
     perform pgjq.wake(t.queue) from unnest(told.woken) as t (queue);
     if told.endings is not null then
-        perform pgjq.answer(told.endings);
+        perform pgjq.notify_waiters(told.endings);
     end if;
-    if watched then
+    if has_subscribers then
         perform pgjq.publish(array_agg(e.event order by e.nth, e.n))
         from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons) with ordinality
             as s (queue, id, stalls, attempts, action, reason, n)

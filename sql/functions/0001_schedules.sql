@@ -26,12 +26,12 @@ as $$
 #variable_conflict use_variable
 begin
     insert into pgjq.schedule (
-        name, queue, payload, cron, every, timezone, start_at, end_at, missed, overlap, jitter, starting_deadline,
+        name, queue, payload, task, cron, every, timezone, start_at, end_at, missed, overlap, jitter, starting_deadline,
         options, due_at
     )
     values (
-        name, queue, convert_to(coalesce(payload, 'null')::text, 'UTF8'), cron, every, timezone, start_at, end_at,
-        missed, overlap, jitter, starting_deadline, coalesce(job_options, '{}'), pgjq.now()
+        name, queue, convert_to(coalesce(payload, 'null')::text, 'UTF8'), payload ->> 'task', cron, every, timezone,
+        start_at, end_at, missed, overlap, jitter, starting_deadline, coalesce(job_options, '{}'), pgjq.now()
     );
     perform pgjq.wake_schedules();
     return name;
@@ -106,7 +106,7 @@ as $$
 $$;
 
 -- Whether `overlap` forbids another job of a schedule now. Index: the primary key of job.
-create function pgjq.overlaps(there pgjq.schedule) returns boolean
+create function pgjq.is_overlapping(there pgjq.schedule) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -132,7 +132,7 @@ declare
     || case when run_at is null then '{}' else jsonb_build_object('run_at', run_at) end;
     answer record;
 begin
-    if not pgjq.is_sound(job_id, given) then
+    if not pgjq.is_valid_job(job_id, given) then
         return 'invalid job id or settings';
     end if;
     select e.status, e.state into answer
@@ -197,7 +197,7 @@ begin
             as t (tick timestamptz, run_at timestamptz, outcome text, detail text, suffix text)
         order by e.n
     loop
-        if one.outcome is null and forced is null and pgjq.overlaps(there) then
+        if one.outcome is null and forced is null and pgjq.is_overlapping(there) then
             one.outcome := 'overlapped';
             one.detail := case there.overlap
                 when 'skip' then there.last_job_id || ' is live' else 'one of its jobs is queued or failing'
@@ -229,7 +229,7 @@ begin
         last_seq = there.last_seq, jobs = there.jobs, revision = s.revision + 1,
         ticks = s.ticks + jsonb_array_length(recorded)
     where s.id = there.id;
-    if pgjq.watched() then
+    if pgjq.has_subscribers() then
         perform pgjq.publish(array(
             select pgjq.event('tick', there.queue, r.value ->> 'id', null, reason => r.value ->> 'outcome')
             from jsonb_array_elements(recorded) as r (value)

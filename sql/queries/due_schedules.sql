@@ -5,7 +5,7 @@
 select
     t.now, t.seconds, s.name, s.queue, ''::bytea as payload, s.created_at, s.changed_at, s.cron, s.every, s.timezone,
     s.start_at, s.end_at, s.missed, s.overlap, s.jitter, s.starting_deadline, s.options, s.paused, s.next_run_at,
-    s.due_at, s.last_run_at, s.last_job_id, s.revision, s.error
+    s.due_at, s.last_run_at, s.last_job_id, s.revision, s.error, s.task
 from (
     select
         pgjq.now() as now, (

@@ -5,7 +5,9 @@ create table pgjq.schedule (
     name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),
     queue text not null check (length(queue) between 1 and 128 and queue !~ '[\u0001-\u001f\u007f-\u009f]'),
     payload bytea not null,
-    options jsonb not null default '{}' check (jsonb_typeof(options) = 'object'), -- of its jobs, as its creator passed them
+    task text,                                  -- that its payload names
+    -- Of its jobs, as its creator passed them.
+    options jsonb not null default '{}' check (jsonb_typeof(options) = 'object'),
     settings jsonb,                             -- the same, as `pgjq.add_jobs` reads them; null until a worker plans it
     cron text check (length(cron) <= 256),
     every double precision check (every between 1 and 3155760000), -- seconds

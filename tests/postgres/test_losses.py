@@ -138,7 +138,7 @@ def test_nobody_listens_after_the_last_one_left(database: str, postgres: Postgre
     with psycopg.connect(database, autocommit=True) as connection:
 
         def watched() -> bool:
-            row = connection.execute("select pgjq.watched()").fetchone()
+            row = connection.execute("select pgjq.has_subscribers()").fetchone()
             return bool(row and row[0])
 
         assert watched()

@@ -83,7 +83,8 @@ def _make(jobs: Jobs, plan: Plan, record: ScheduleRecord, planned: PlannedTick) 
     settings = schedule.settings
     if planned.run_at is not None:
         settings = replace(settings, run_at=planned.run_at)
-    refusal = _admit(jobs, schedule.queue, Submission(job_id, schedule.payload, settings))
+    job = Submission(job_id, schedule.payload, settings, schedule.task, schedule.headers)
+    refusal = _admit(jobs, schedule.queue, job)
     if refusal is not None:
         return record, ScheduleTick(planned.tick, jobs.now, "refused", None, refusal)
     made = ScheduleTick(planned.tick, jobs.now, plan.forced or "made", job_id)

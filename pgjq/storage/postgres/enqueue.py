@@ -70,7 +70,7 @@ async def enqueue_generated(
 
 
 async def _reserve(session: Session, queue: str, count: int) -> list[int]:
-    return (await session.fetch("reserve", {"queue": queue, "count": count, "copying": False}))[0][3]
+    return (await session.fetch("reserve_numbers", {"queue": queue, "count": count, "copying": False}))[0][3]
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
@@ -136,14 +136,16 @@ async def _call_in_chunks(
 async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
     """COPY the jobs if the policy refuses none and the role allows it; else call the function."""
     async with session.transaction():
-        reserved = await session.fetch("reserve", {"queue": queue, "count": len(jobs), "copying": True})
+        reserved = await session.fetch("reserve_numbers", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
         if queue_id & 7 or not may_copy:
             return await _call_in_chunks(session, queue, jobs, seqs)
         shared = inherit(shared, json.loads(inherited) if inherited else {})
         await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
         await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
-        await session.fetch("announce", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)})
+        await session.fetch(
+            "notify_copied_jobs", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)}
+        )
     return {}
 
 
@@ -180,11 +182,11 @@ def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> 
 def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
     """Split the jobs' settings into the most common ones and each other job's differences."""
     if all(job.settings is jobs[0].settings for job in jobs):
-        return _set_values(jobs[0].settings), None
+        return set_values(jobs[0].settings), None
     (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
     nothing = dict.fromkeys(_SPOKEN)
-    own = [None if job.settings == usual else nothing | _set_values(job.settings) for job in jobs]
-    return _set_values(usual), literals.objects(own)
+    own = [None if job.settings == usual else nothing | set_values(job.settings) for job in jobs]
+    return set_values(usual), literals.objects(own)
 
 
 _SPOKEN: Final = (
@@ -202,7 +204,7 @@ _SPOKEN: Final = (
 _NULL: Final = "\\N"
 
 
-def _set_values(settings: Settings) -> dict[str, Any]:
+def set_values(settings: Settings) -> dict[str, Any]:
     """Return settings as the function reads them: only the ones that are set."""
     values: dict[str, Any] = {
         "result_ttl": settings.result_ttl,
@@ -219,15 +221,10 @@ def _set_values(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def settings_text(settings: Settings) -> str:
-    """Return settings as JSON, as the function reads them."""
-    return json.dumps(_set_values(settings))
-
-
 @functools.lru_cache(maxsize=1024)
 def _settings_json(settings: Settings, *, awaited: bool = False) -> str:
     """Return settings as JSON; cached, because single enqueues mostly repeat their settings."""
-    return json.dumps(_set_values(settings) | AWAITED if awaited else _set_values(settings))
+    return json.dumps(set_values(settings) | AWAITED if awaited else set_values(settings))
 
 
 def _refusals(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:

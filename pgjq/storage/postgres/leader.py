@@ -101,7 +101,7 @@ class LeaderLock:
         """Take leadership, or prove it; after a failed proof, try to take it again."""
         with self._session_lock:
             self._leaving = False
-            holds = self._holds("leader_prove", ttl) or (not self._leaving and self._take(ttl))
+            holds = self._holds("leader_verify", ttl) or (not self._leaving and self._take(ttl))
             self._doubted = not holds
             return holds
 
@@ -140,7 +140,7 @@ class LeaderLock:
             timer = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)
             timer.start()
             with contextlib.suppress(psycopg.Error):
-                session.execute(self._queries.psycopg("leader_leave"), self._key())
+                session.execute(self._queries.psycopg("leader_resign"), self._key())
             timer.cancel()
 
     def _take(self, ttl: float) -> bool:
@@ -158,7 +158,7 @@ class LeaderLock:
         self._watchdog.begin()
         holds = False
         try:
-            holds = not self._leaving and self._holds("leader_take", ttl)
+            holds = not self._leaving and self._holds("leader_acquire", ttl)
         finally:
             if not holds:
                 self._close()
@@ -188,7 +188,7 @@ class LeaderLock:
         return holds
 
     def _key(self) -> dict[str, Any]:
-        return {"office": self._queries.channel("leader"), "role": self._role}
+        return {"lock": self._queries.channel("leader"), "role": self._role}
 
     def _hang_up(self) -> None:
         session = self._session

@@ -49,7 +49,7 @@ TIDY_SECONDS: Final = 0.01
 RESYNC: Final = None
 EVENTS: Final = "events"
 WAKE: Final = "wake"
-ANSWERS: Final = "answers"
+ANSWERS: Final = "results"
 SCHEDULES: Final = "schedules"
 
 Notice = str | None

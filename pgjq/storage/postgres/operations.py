@@ -195,7 +195,7 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
         """Unblock the next job of a key, which the handler's snapshot may not have shown."""
         queue_id, seq = lease.key
         if POLICIES[queue_id & 7] in SERIAL:
-            await self._fetch("pass_on", {"queue_id": queue_id, "seq": seq})
+            await self._fetch("unblock_key_of_job", {"queue_id": queue_id, "seq": seq})
 
     async def _was_completed(self, lease: Lease) -> bool:
         """Return whether a COMMIT without an answer took effect; retry until the database says so."""
@@ -204,7 +204,7 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
         while True:
             try:
                 # Waits for the row lock of a COMMIT that is still in flight.
-                await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
+                await self._fetch("wait_for_settlement", {"queue_id": queue_id, "seq": seq})
                 return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
                 await self._run_blocking(lambda pause=pause: time.sleep(pause))
@@ -310,7 +310,7 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
-        await self._fetch("prune_slots")
+        await self._fetch("prune_time_slots")
         await self._fetch("prune_workers")
         self._worker_ids.clear()
         return ended + (await self._fetch_or_set_aside("prune_waiting", {"limit": limit - ended}))[0][0]
@@ -406,7 +406,9 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
 
     async def _set_aside(self, queues: Sequence[str] | None) -> int:
         """End jobs of these queues, or of all, as failed if invalid; return how many."""
-        ((jobs,),) = await self._fetch("set_aside", {"queues": None if queues is None else literals.texts(queues)})
+        ((jobs,),) = await self._fetch(
+            "fail_invalid_jobs", {"queues": None if queues is None else literals.texts(queues)}
+        )
         if jobs:
             logging.getLogger("pgjq").error(
                 "jobs set aside as failed: their rows hold values out of bounds; find_jobs shows each one's error",

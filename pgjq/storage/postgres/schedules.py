@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.schedules.schedule import Schedule, ScheduleTick
 from pgjq.storage.mailbox import Mailbox
-from pgjq.storage.postgres.enqueue import settings_text
+from pgjq.storage.postgres.enqueue import set_values
 from pgjq.storage.postgres.listener import SCHEDULES, Topic
 from pgjq.storage.schedules import DueSchedules
 
@@ -43,7 +43,7 @@ class PostgresSchedules:
         """See `ScheduleOperations`."""
         params = asdict(schedule) | {
             "options": json.dumps(dict(schedule.options)),
-            "settings": settings_text(schedule.settings),
+            "settings": json.dumps(_settings(schedule)),
             "revision": revision,
         }
         return bool(await self._fetch("add_schedule" if revision is None else "change_schedule", params))
@@ -112,7 +112,13 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "forced": plan.forced,
         "next_run_at": _text(plan.next_run_at),
         "error": plan.error,
-        "settings": None if plan.error else json.loads(settings_text(plan.schedule.settings)),
+        "settings": None if plan.error else _settings(plan.schedule),
+    }
+
+
+def _settings(schedule: Schedule) -> dict[str, Any]:
+    return set_values(schedule.settings) | {
+        name: value for name in ("task", "headers") if (value := getattr(schedule, name)) is not None
     }
 
 

@@ -37,7 +37,7 @@ CONNECT_SECONDS = 5
 READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
 # Statements that run once per job and plan no tables: they are prepared, except behind a pooler, which may send the
 # next statement to another session.
-PREPARED = frozenset({"enqueue_job", "answer"})
+PREPARED = frozenset({"enqueue_job", "job_state"})
 
 
 class Server:

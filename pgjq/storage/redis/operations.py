@@ -147,10 +147,10 @@ class RedisOperations:
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
         """See `Operations`. Reads the deadlines of all queues first, to reap the most overdue jobs."""
-        request: dict[str, Any] = {"limit": limit, "patience": rows.micros(stale_age)}
+        request: dict[str, Any] = {"limit": limit, "stale_age": rows.micros(stale_age)}
         late: list[tuple[int, int, str]] = []
         for queue in await self._queues():
-            found = await self._run("late", queue, rows.write(request))
+            found = await self._run("list_overdue", queue, rows.write(request))
             late += [(int(at), int(seq), queue) for at, seq in found]
         taken: list[tuple[int, int, Reaped]] = []
         for queue, count in Counter(queue for *_, queue in sorted(late)[:limit]).items():
@@ -215,7 +215,7 @@ class RedisOperations:
             request = {
                 "after": after,
                 "limit": wanted.limit - len(found),
-                "looks": LOOKS,
+                "max_reads": LOOKS,
                 "state": wanted.state,
                 "singleton_key": wanted.singleton_key,
                 "created_before": wanted.created_before and rows.micros_at(wanted.created_before),
@@ -247,7 +247,7 @@ class RedisOperations:
         """See `Operations`."""
         running: Counter[str] = Counter()
         for queue in await self._queues():
-            running.update(dict(json.loads(await self._run("running", queue))))
+            running.update(dict(json.loads(await self._run("count_running", queue))))
         now, records = await self._worker_records()
         return list_workers(records, running, now)
 
@@ -410,7 +410,7 @@ def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int |
         "lease": rows.some_micros(policy.lease),
         "expire": rows.some_micros(policy.expire),
         "max_stalled": policy.max_stalled,
-        "requeue": policy.reap_exhausted == "requeue",
+        "requeue_exhausted": policy.reap_exhausted == "requeue",
     }
 
 

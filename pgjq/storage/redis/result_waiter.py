@@ -65,7 +65,7 @@ class RedisResultWaiter(MailboxWaiter):
         self._answers.leave(self._subject, self._box)
 
     async def _look(self) -> Answer | None:
-        found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))
+        found = await self._run("job_state", self._queue, rows.write({"seq": self._seq}))
         return None if found is None else rows.answer(json.loads(found[0]), found[1])
 
     def _told(self, notifications: Sequence[Any]) -> Answer | None:

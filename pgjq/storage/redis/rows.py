@@ -117,7 +117,7 @@ def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
 
 
 def answer(facts: Sequence[Any], outcome: bytes | None) -> Answer:
-    """Read the reply of answer.lua."""
+    """Read the reply of job_state.lua."""
     state, attempts, max_attempts, expired = facts
     return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
 

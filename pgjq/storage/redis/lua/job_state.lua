@@ -1,9 +1,9 @@
--- Answer: read a job's state by its number (its id may belong to another job by now); nil if the job is gone.
+-- Job state: read a job's state by its number (its id may belong to another job by now); nil if the job is gone.
 --
 -- Guarantees that the script that ends a live job notifies the waiters: a mark that a failover lost is set again.
 -- A full server allows it.
 local seq = request.seq
-local job = read(seq)
+local job = read_job(seq)
 if not job then
     return false
 end
@@ -11,7 +11,7 @@ local is_live = LIVE[job[STATE]]
 if is_live and not job[AWAITED] then
     allow_when_full()
     job[AWAITED], changed[seq] = true, true
-    done()
+    write_changes()
 end
-local facts = {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], not is_live and not is_fresh(job)}
-return {cjson.encode(facts), outcome_of(seq, job)}
+local summary = {job[STATE], job[ATTEMPTS], job[MAX_ATTEMPTS], not is_live and not is_fresh(job)}
+return {cjson.encode(summary), outcome_of(seq, job)}
