@@ -12,9 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.job import LIVE, Event
+from pgjq.schedules.schedule import tick_name
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.queue_record import QueueRecord
+from pgjq.storage.model.schedule_table import ScheduleTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pgjq.policy import Policy
     from pgjq.storage.base import Lease
     from pgjq.storage.model.record import Record
+    from pgjq.storage.model.schedule_table import ScheduleChange
 
 WAITING = ("queued", "failing")
 Slot = tuple[str, str | None, datetime]
@@ -67,6 +70,8 @@ class Jobs:
         self.slots: dict[Slot, Record] = {}  # The job that has each time slot.
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
+        self.schedules = ScheduleTable()
+        self.schedule_changes: list[ScheduleChange] = []
         self.awake: set[str] = set()  # Queues that got a claimable job.
         self.later: dict[str, datetime] = {}  # Queues that got a delayed job, and when the first is due.
         self._recording = True
@@ -79,6 +84,7 @@ class Jobs:
         self.now = now
         self.changes = []
         self.queue_changes = []
+        self.schedule_changes = []
         self.awake = set()
         self.later = {}
         self._recording = recording
@@ -86,7 +92,7 @@ class Jobs:
     @property
     def has_changed(self) -> bool:
         """Whether the operation changed anything."""
-        return bool(self.changes or self.queue_changes)
+        return bool(self.changes or self.queue_changes or self.schedule_changes)
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of the operation."""
@@ -96,8 +102,13 @@ class Jobs:
                 yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
         for queue, _, name, facts in self.queue_changes:
             if name is not None:
-                known: dict[str, Any] = {"id": "", **(facts or NOTHING)}
-                yield Event(name, queue, at=self.now, **known)
+                given: dict[str, Any] = {"id": "", **(facts or NOTHING)}
+                yield Event(name, queue, at=self.now, **given)
+        for name, known, ticks in self.schedule_changes:
+            queue = "" if known is None else known.schedule.queue
+            for tick in ticks:
+                job_id = tick.job_id or f"{name}@{tick_name(tick.tick)}"
+                yield Event("tick", queue, job_id, self.now, reason=tick.outcome)
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Iterate over the queues and ids of the jobs that the operation ended or deleted."""
@@ -197,6 +208,11 @@ class Jobs:
             index.pop(name, None)
         if self._recording:
             self.queue_changes.append(QueueChange(name, None))
+
+    def set_schedule(self, change: ScheduleChange) -> None:
+        """Set, replace or delete a schedule."""
+        self.schedules.put(change)
+        self.schedule_changes.append(change)
 
     def of_queue(self, name: str) -> list[Record]:
         """List the records of a queue in enqueue order."""

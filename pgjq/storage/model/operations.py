@@ -15,6 +15,7 @@ from pgjq.errors import UnsupportedError
 from pgjq.storage.model import commands, queues, reads, runs
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.result_waiter import ModelResultWaiter
+from pgjq.storage.model.schedules import ModelSchedules
 from pgjq.storage.workers import list_workers
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Registry(Protocol):
         ...
 
 
-class ModelOperations(ModelDefinitions):
+class ModelOperations(ModelDefinitions, ModelSchedules):
     """The operations, in one mode."""
 
     def __init__(self, storage: str, mode: Mode) -> None:

@@ -38,6 +38,7 @@ from pgjq.storage.postgres.error_translation import GONE, TRANSIENT, refused_out
 from pgjq.storage.postgres.job_transaction import PostgresJobTransaction, lost, open_unit, transaction_name
 from pgjq.storage.postgres.mailboxes import ANSWERS, EVENTS, WAKE, Notice, Topic
 from pgjq.storage.postgres.result_waiter import PostgresResultWaiter, ResultReads
+from pgjq.storage.postgres.schedules import PostgresSchedules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -73,7 +74,7 @@ NAP = 0.01
 LARGEST_PARAMETER = 1_000_000_000
 
 
-class PostgresOperations(PostgresDefinitions):
+class PostgresOperations(PostgresDefinitions, PostgresSchedules):
     """The operations, in the mode of the pool."""
 
     def __init__(self, mode: Mode, pool: Pool, queries: Queries, listener: Listener, leader_locks: LeaderLocks) -> None:
