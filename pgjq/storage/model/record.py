@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pgjq.lease import ReapExhausted
     from pgjq.options import Settings
 
+SlotKey = tuple[str, str | None, datetime | None]
+
 
 @dataclass(slots=True, eq=False)
 class Record:
@@ -48,6 +50,11 @@ class Record:
     source: JobSource | None = None
     slot: datetime | None = None  # When its time slot begins, if its key is throttled.
     ready: bool = False  # Indexed as claimable now; derived from the other fields.
+
+    @property
+    def slot_key(self) -> SlotKey:
+        """Its time slot among those of all queues and keys."""
+        return self.queue, self.settings.singleton_key, self.slot
 
     @property
     def max_attempts(self) -> int:

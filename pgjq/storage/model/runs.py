@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.job import State
-    from pgjq.lease import LeasePolicy
+    from pgjq.lease import Action, LeasePolicy
     from pgjq.options import JobOptions
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
@@ -244,18 +244,7 @@ def _is_late(record: Record, now: datetime, patience: timedelta) -> bool:
 
 
 def _reap(jobs: Jobs, record: Record) -> Reaped:
-    action = judge(
-        Stall(
-            record.cancel_requested,
-            record.attempts,
-            record.max_attempts,
-            record.stalled,
-            record.max_stalled,
-            record.reap_exhausted,
-        )
-    )
-    if action == "recovered" and _state_after(jobs, record, "failing") == "failed":
-        action = "failed"
+    action = _judge(jobs, record)
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
     worker = record.worker or "?"
     if action != "cancelled":
@@ -282,6 +271,21 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
         worker,
         record.payload if action == "failed" else None,
     )
+
+
+def _judge(jobs: Jobs, record: Record) -> Action:
+    """Decide what happens to a stalled job; one that finds its slot taken fails."""
+    stall = Stall(
+        record.cancel_requested,
+        record.attempts,
+        record.max_attempts,
+        record.stalled,
+        record.max_stalled,
+        record.reap_exhausted,
+    )
+    action = judge(stall)
+    taken = action == "recovered" and _state_after(jobs, record, "failing") == "failed"
+    return "failed" if taken else action
 
 
 def _record_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:
