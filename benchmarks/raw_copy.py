@@ -27,7 +27,7 @@ class RawCopy:
 
     def __init__(self, conninfo: str) -> None:
         self._connection = connect(conninfo)
-        found = self._connection.execute("select pgjq.queue_id(%s)", (QUEUE,)).fetchone()
+        found = self._connection.execute("select pgjq.get_or_create_queue(%s)", (QUEUE,)).fetchone()
         assert found is not None
         self._queue_id: int = found[0]
 

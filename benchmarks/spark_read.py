@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 FETCHSIZES = (1_000, 10_000, 50_000)
-# What sql/queries/streaming_session.sql sets. Without hash joins instead of nested loops JDBC was as fast.
+# What sql/queries/configure_streaming_session.sql sets. Without hash joins instead of nested loops JDBC was as fast.
 SESSION = (
     "set enable_nestloop = off; set jit = off; set random_page_cost = 1.1; set max_parallel_workers_per_gather = 0"
 )

@@ -32,6 +32,7 @@ from pgjq.migrate import migrate
 
 if TYPE_CHECKING:
     from pgjq.client import AsyncClient, Client, Page
+    from pgjq.declared_options import EnqueueOptions, QueueChanges, QueueOptions
     from pgjq.job import (
         CancelResult,
         EnqueueResult,
@@ -55,6 +56,11 @@ if TYPE_CHECKING:
     from pgjq.storage.memory import MemoryStorage
     from pgjq.storage.postgres.storage import PostgresStorage
     from pgjq.storage.redis.storage import RedisStorage
+    from pgjq.tasks.call import Call
+    from pgjq.tasks.depends import Depends, using_dependencies
+    from pgjq.tasks.handle import AsyncHandle, Handle
+    from pgjq.tasks.task import AsyncTask, Task
+    from pgjq.worker.current_job import current_job
     from pgjq.worker.job import AsyncJob, Job
     from pgjq.worker.leadership import LeaderElection
 
@@ -62,14 +68,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncHandle",
     "AsyncJob",
     "AsyncQueue",
+    "AsyncTask",
+    "Call",
     "CancelResult",
     "Client",
+    "Depends",
     "Discard",
+    "EnqueueOptions",
     "EnqueueResult",
     "Event",
     "FileStorage",
+    "Handle",
     "Job",
     "JobCancelledError",
     "JobError",
@@ -91,8 +103,10 @@ __all__ = [
     "PolicyError",
     "PostgresStorage",
     "Queue",
+    "QueueChanges",
     "QueueInfo",
     "QueueNotFoundError",
+    "QueueOptions",
     "QueueStats",
     "Reaper",
     "RedisStorage",
@@ -102,19 +116,23 @@ __all__ = [
     "Snooze",
     "StorageError",
     "StorageUnavailableError",
+    "Task",
     "TimeoutError",
     "UnsupportedError",
     "ValidationError",
     "Worker",
     "WorkerInfo",
     "content_id",
+    "current_job",
     "migrate",
     "open_storage",
+    "using_dependencies",
 ]
 
 # Names that are imported at their first use, by module. Keep in line with the imports for type checkers above.
 _NAMES = {
     "pgjq.client": ("AsyncClient", "Client", "Page"),
+    "pgjq.declared_options": ("EnqueueOptions", "QueueChanges", "QueueOptions"),
     "pgjq.job": (
         *("CancelResult", "EnqueueResult", "Event", "JobError", "JobSource", "JobStatus", "NewJob", "QueueInfo"),
         *("QueueStats", "WorkerInfo", "content_id"),
@@ -129,6 +147,11 @@ _NAMES = {
     "pgjq.storage.memory": ("MemoryStorage",),
     "pgjq.storage.postgres.storage": ("PostgresStorage",),
     "pgjq.storage.redis.storage": ("RedisStorage",),
+    "pgjq.tasks.call": ("Call",),
+    "pgjq.tasks.depends": ("Depends", "using_dependencies"),
+    "pgjq.tasks.handle": ("AsyncHandle", "Handle"),
+    "pgjq.tasks.task": ("AsyncTask", "Task"),
+    "pgjq.worker.current_job": ("current_job",),
     "pgjq.worker.leadership": ("LeaderElection",),
     "pgjq.worker.job": ("AsyncJob", "Job"),
 }

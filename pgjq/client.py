@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
 from pgjq.blocking import Mode, blocking
@@ -16,28 +16,33 @@ from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
 from pgjq.event_stream import AsyncEventStream, EventCallbacks, EventStream
 from pgjq.ids import make_ids
-from pgjq.job import EnqueueResult, JobStatus, NewJob
+from pgjq.job import EnqueueResult, JobStatus, NewJob, task_name
+from pgjq.job_settings import new_job, settings
 from pgjq.options import (
     DEFAULT_SETTINGS,
     Settings,
     Submission,
+    check_headers,
     check_id,
     check_int,
     check_queue,
     check_seconds,
-    new_job,
-    settings,
 )
-from pgjq.request_response import ResultRequest, request_result
+from pgjq.request_response import JobReference, ResultRequest, join_result, request_result
 from pgjq.serde import JsonSerde, Serde, serialize_payload
+from pgjq.tasks.call import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.event_bus import BusEventName
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
+    from pgjq.options import Headers
     from pgjq.storage.base import Storage
+
+    AnyJob = NewJob | Call | tuple[str | None, Any]
 
 
 class Page(list[JobStatus]):
@@ -64,27 +69,33 @@ class _Base(Administration):
         self._ears: EventCallbacks | None = None
         self._opening: list[asyncio.Task[Any]] = []
 
-    def _submissions(
-        self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]]
-    ) -> tuple[list[Submission], bool]:
+    def _submissions(self, queue: str, jobs: Iterable[AnyJob]) -> tuple[list[Submission], bool]:
         """Check and serialise jobs; return them and whether all of their ids were generated here."""
         check_queue(queue)
         usual = self.usual
         known, made, given = {usual: usual}, make_ids(), 0
         ready: list[Submission] = []
         for job in jobs:
-            job_id, payload, chosen = _parts(job, usual)
+            job_id, payload, chosen, headers = _parts(job, usual, queue)
             given += job_id is not None
             job_id = next(made) if job_id is None else check_id(job_id)
-            data = serialize_payload(self.payload_serde, payload, job_id)
+            data = self._serialized(job, payload, job_id)
             # Jobs with equal settings share one object: storages recognise a uniform batch by identity.
             if chosen is not usual:
                 chosen = known.setdefault(chosen, chosen)
                 self._check_capability(chosen)
                 if chosen.options.dead_letter is not None:
                     check_dead_letter(queue, chosen.options.dead_letter)
-            ready.append(Submission(job_id, data, chosen))
+            ready.append(Submission(job_id, data, chosen, task_name(payload), headers))
         return ready, given == 0
+
+    def _serialized(self, job: AnyJob, payload: Any, job_id: str) -> bytes:
+        try:
+            return serialize_payload(self.payload_serde, payload, job_id)
+        except ValidationError:
+            if isinstance(job, Call):
+                job.explain(self.payload_serde)
+            raise
 
     def _check_capability(self, chosen: Settings) -> None:
         """Raise UnsupportedError for settings that this storage cannot honour."""
@@ -104,23 +115,17 @@ class _Base(Administration):
     async def request_result(
         self,
         queue: str,
-        job_id: str | None,
-        payload: Any,
-        options: dict[str, Any],
+        job: AnyJob,
         *,
         timeout: float | timedelta,
         told: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
         """Implement `enqueue_and_wait`; `told` is called with the result of the enqueue."""
         patience = check_seconds("timeout", timeout, above=0)
-        if options.pop("connection", None) is not None:
-            raise ValidationError(
-                "connection= and waiting exclude each other: the job is not there before that connection commits;"
-                " enqueue, commit, and then enqueue_and_wait with the same id"
-            )
-        (job,), made = self._submissions(queue, [new_job(job_id, payload, options) if options else (job_id, payload)])
+        (submission,), made = self._submissions(queue, [job])
+        payload = job[1] if isinstance(job, tuple) else job.payload
         await self._listening()
-        result = await request_result(self._ops, ResultRequest(queue, job, payload, made, patience), told)
+        result = await request_result(self._ops, ResultRequest(queue, submission, payload, made, patience), told)
         return None if result is None else self.result_serde.deserialize(result)
 
     def _decoded(self, status: JobStatus) -> JobStatus:
@@ -140,7 +145,7 @@ class AsyncClient(AsyncAdministration, _Base):
     _mode = "async"
 
     async def enqueue(
-        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Any
+        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
     ) -> EnqueueResult:
         """Add a job; if its id is taken, return the existing job's state, and its result if any.
 
@@ -152,9 +157,7 @@ class AsyncClient(AsyncAdministration, _Base):
         (result,) = await self._ops.enqueue(queue, jobs, generated_ids=made, connection=connection)
         return self._answered(result)
 
-    async def enqueue_many(
-        self, queue: str, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
-    ) -> list[EnqueueResult]:
+    async def enqueue_many(self, queue: str, jobs: Iterable[AnyJob], *, connection: Any = None) -> list[EnqueueResult]:
         """Add jobs in order, all of them or, on an error, none; duplicates as in `enqueue`."""
         submissions, made = self._submissions(queue, jobs)
         await self._listening()
@@ -162,14 +165,32 @@ class AsyncClient(AsyncAdministration, _Base):
         return [self._answered(result) for result in results]
 
     async def enqueue_and_wait(
-        self, queue: str, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self,
+        queue: str,
+        id: str | None,
+        payload: Any,
+        *,
+        timeout: float | timedelta = 30.0,
+        **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Add a job, or join the one with this id, and return its result; a stored result at once.
 
         Raises `JobFailedError` if the job failed and `JobCancelledError` if it was cancelled. Without a result within
         `timeout` this raises `pgjq.TimeoutError`, and the job continues.
         """
-        return await self.request_result(queue, id, payload, options, timeout=timeout)
+        options = without_connection(options)
+        job: AnyJob = new_job(id, payload, options) if options else (id, payload)
+        return await self.request_result(queue, job, timeout=timeout)
+
+    async def wait(self, queue: str, id: str, timeout: float | timedelta = 30.0) -> Any:
+        """Wait for the end of a job that exists, and return its result, as `enqueue_and_wait` does.
+
+        JobNotFoundError if there is no such job.
+        """
+        patience = check_seconds("timeout", timeout, above=0)
+        await self._listening()
+        result = await join_result(self._ops, JobReference(check_queue(queue), check_id(id), patience))
+        return None if result is None else self.result_serde.deserialize(result)
 
     async def get_status(self, queue: str, id: str) -> JobStatus | None:
         """Return the status of a job, or None if there is no such job."""
@@ -220,6 +241,7 @@ class AsyncClient(AsyncAdministration, _Base):
         created_before: datetime | None = None,
         created_after: datetime | None = None,
         singleton_key: str | None = None,
+        task: str | None = None,
         after: int = 0,
         limit: int = 100,
     ) -> Page:
@@ -230,6 +252,7 @@ class AsyncClient(AsyncAdministration, _Base):
             created_before=created_before,
             created_after=created_after,
             singleton_key=singleton_key,
+            task=task,
         )
         check_int("after", after, 0, 2**63 - 1)
         check_int("limit", limit, 1, FIND_LIMIT)
@@ -295,6 +318,7 @@ class Client(_Base):
     enqueue = blocking(AsyncClient.enqueue)
     enqueue_many = blocking(AsyncClient.enqueue_many)
     enqueue_and_wait = blocking(AsyncClient.enqueue_and_wait)
+    wait = blocking(AsyncClient.wait)
     get_status = blocking(AsyncClient.get_status)
     get_statuses = blocking(AsyncClient.get_statuses)
     get_result = blocking(AsyncClient.get_result)
@@ -343,11 +367,27 @@ class Client(_Base):
         self.close()
 
 
-def _parts(job: NewJob | tuple[str | None, Any], usual: Settings) -> tuple[str | None, Any, Settings]:
+def _parts(job: AnyJob, usual: Settings, queue: str) -> tuple[str | None, Any, Settings, Headers | None]:
+    if isinstance(job, Call):
+        if job.queue != queue:
+            raise ValidationError(f"{job!r} cannot be enqueued in queue {queue!r}: its task is on another queue")
+        return job.parts(usual)
     if isinstance(job, NewJob):
-        return job.id, job.payload, settings(job, usual)
+        headers = None if job.headers is None else check_headers(job.headers)
+        return job.id, job.payload, settings(job, usual), headers
     match job:
         case (job_id, payload):
-            return job_id, payload, usual
+            return job_id, payload, usual, None
         case _:
-            raise ValidationError(f"a job must be a NewJob or a pair (id, payload), not {job!r:.80}")
+            raise ValidationError(f"a job must be a NewJob, a Call or a pair (id, payload), not {job!r:.80}")
+
+
+def without_connection(options: EnqueueOptions) -> EnqueueOptions:
+    """Return the options of a call that waits for its job, which cannot have a connection."""
+    given = cast("dict[str, Any]", options)
+    if given.get("connection") is not None:
+        raise ValidationError(
+            "connection= and waiting exclude each other: the job is not there before that connection commits;"
+            " enqueue, commit, and then enqueue_and_wait with the same id"
+        )
+    return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

@@ -4,15 +4,16 @@
 |---|---|
 | `datetime`, `date`, `time` | ISO 8601 text, with the offset of an aware one: `"2026-01-31T09:30:00+01:00"` |
 | `timedelta` | seconds, a number |
-| `UUID`, `Decimal` | text; a `Decimal` keeps its digits |
+| `UUID`, `Decimal`, `Path` | text; a `Decimal` keeps its digits |
 | `bytes` | base64 text; in MessagePack, bytes |
 | an `Enum`'s member | its value |
 | `set`, `frozenset` | a list if the declared type is a set; refused without a type |
-| a dataclass, a pydantic or msgspec model | an object with its fields |
+| a dataclass, an attrs class, a pydantic or msgspec model | an object with its fields |
+| a `NamedTuple` | a list of its fields |
 
-`plain` converts one level and leaves the rest to the encoder. `shaped` reads data as its type declares: text in a
-`datetime` field becomes a `datetime`. It converts nothing that the type does not declare, and ignores fields that the
-type does not have, so that a newer producer does not stop an older worker.
+`plain` converts one level and leaves the rest to the encoder; `structured` converts all levels. `shaped` reads data
+as its type declares: text in a `datetime` field becomes a `datetime`. It converts nothing that the type does not
+declare, and ignores fields that the type does not have, so that a newer producer does not stop an older worker.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
+import json
 import types
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, MutableSet, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from importlib import import_module
+from pathlib import Path, PurePath
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -64,6 +69,20 @@ def typed(value: Any) -> Any:
     return sorted(cast("frozenset[Any]", value), key=repr) if is_set else plain(value)
 
 
+def structured(value: Any) -> Any:
+    """Convert like `typed` on every level, so that any serde can write the value; scalars stay as they are."""
+    if type(value) in _ATOMS:
+        return value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {key if type(key) in _ATOMS else plain(key): structured(item) for key, item in items}
+    if isinstance(value, list | tuple | deque):
+        return [structured(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, set | frozenset):
+        return [structured(item) for item in typed(value)]
+    return structured(_fields(value)) if _has_fields(type(value)) else value
+
+
 def check_kind(kind: Any, value: Any) -> None:
     """Refuse a value that is not of the declared class; other types are checked when read."""
     if isinstance(kind, type) and not is_typeddict(kind) and not isinstance(value, kind):
@@ -76,7 +95,11 @@ def shaped(kind: Any, data: Any, at: str = "it") -> Any:
         return data
     origin = get_origin(kind)
     if origin is None:
+        if hasattr(kind, "__value__"):  # The alias of a `type` statement.
+            return shaped(kind.__value__, data, at)
         return _of_class(getattr(kind, "__supertype__", kind), data, at)
+    if _has_fields(origin):
+        return _of_class(origin, data, at)
     read = _FORMS.get(origin, _collection)
     return read(kind, data, at)
 
@@ -89,6 +112,8 @@ def _fields(value: Any) -> Any:
         return _msgspec().to_builtins(value)
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if _is_attrs(kind):
+        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
     raise TypeError(f"a {kind.__name__} cannot be written as data")
 
 
@@ -132,16 +157,31 @@ def _mapping(kind: Any, data: Any, at: str) -> Any:
         raise _refusal(kind, data, at)
     key, value = get_args(kind)
     items = cast("dict[Any, Any]", data).items()
-    return {shaped(key, k, f"a key of {at}"): shaped(value, v, f"{at}[{k!r}]") for k, v in items}
+    return {_key(key, k, f"a key of {at}"): shaped(value, v, f"{at}[{k!r}]") for k, v in items}
+
+
+def _key(kind: Any, data: Any, at: str) -> Any:
+    """Read the key of an object; JSON writes every key as text, also a number."""
+    try:
+        return shaped(kind, data, at)
+    except ValidationError:
+        try:
+            return shaped(kind, json.loads(data), at)
+        except (TypeError, ValueError):  # A ValidationError is a ValueError, too.
+            raise _refusal(kind, data, at) from None
 
 
 def _of_class(kind: Any, data: Any, at: str) -> Any:
     if _is_pydantic(kind) or _is_msgspec(kind):
         return _of_model(kind, data, at)
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind) or _is_attrs(kind):
         return _of_dataclass(kind, data, at)
+    if is_typeddict(kind):
+        return _of_typeddict(kind, data, at)
+    if hasattr(kind, "_fields") and isinstance(kind, type) and issubclass(kind, tuple):
+        return _of_named_tuple(kind, data, at)
     try:
-        return _scalar(dict[str, Any] if is_typeddict(kind) else kind, data)
+        return _scalar(kind, data)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise _refusal(kind, data, at) from error
 
@@ -154,6 +194,8 @@ def _scalar(kind: Any, data: Any) -> Any:
         return _PARSERS[kind](data)
     if type(data) in (int, float) and kind in _NUMBERS:
         return _NUMBERS[kind](data)
+    if isinstance(data, list) and kind in _COLLECTIONS:
+        return _COLLECTIONS[kind](data)
     if issubclass(kind, Enum):
         return kind(data)
     raise TypeError
@@ -163,12 +205,50 @@ def _of_dataclass(kind: Any, data: Any, at: str) -> Any:
     if not isinstance(data, dict):
         raise _refusal(kind, data, at)
     given = cast("dict[str, Any]", data)
-    names = [field.name for field in dataclasses.fields(kind) if field.init and field.name in given]
     hints = _hints(kind)
-    read = {name: shaped(hints[name], given[name], f"{at}.{name}") for name in names}
+    read = {
+        parameter: shaped(hints.get(name, Any), given[name], f"{at}.{name}")
+        for name, parameter in _parameters(kind)
+        if name in given
+    }
     try:
         return kind(**read)
-    except TypeError as error:  # A field without a default is missing.
+    except (TypeError, ValueError) as error:  # A field without a default is missing, or its validator refuses it.
+        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+
+
+def _parameters(kind: Any) -> list[tuple[str, str]]:
+    """Return the fields of a dataclass or an attrs class, and the parameters that set them."""
+    if dataclasses.is_dataclass(kind):
+        return [(field.name, field.name) for field in dataclasses.fields(kind) if field.init]
+    fields: Sequence[Any] = kind.__attrs_attrs__
+    return [(field.name, getattr(field, "alias", None) or field.name.lstrip("_")) for field in fields if field.init]
+
+
+def _of_typeddict(kind: Any, data: Any, at: str) -> Any:
+    if not isinstance(data, dict):
+        raise _refusal(kind, data, at)
+    given, hints = cast("dict[str, Any]", data), _hints(kind)
+    missing = sorted(kind.__required_keys__ - given.keys())
+    if missing:
+        raise ValidationError(f"{at} is no {_name(kind)}: {', '.join(missing)} is missing")
+    return {name: shaped(hints.get(name, Any), item, f"{at}[{name!r}]") for name, item in given.items()}
+
+
+def _of_named_tuple(kind: Any, data: Any, at: str) -> Any:
+    hints = _hints(kind)
+    if isinstance(data, dict):
+        return _of_named_fields(kind, hints, cast("dict[str, Any]", data), at)
+    if not isinstance(data, list | tuple):
+        raise _refusal(kind, data, at)
+    return _of_named_fields(kind, hints, dict(zip(kind._fields, cast("Sequence[Any]", data), strict=False)), at)
+
+
+def _of_named_fields(kind: Any, hints: dict[str, Any], given: dict[str, Any], at: str) -> Any:
+    names = [name for name in kind._fields if name in given]
+    try:
+        return kind(**{name: shaped(hints.get(name, Any), given[name], f"{at}.{name}") for name in names})
+    except TypeError as error:
         raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
 
 
@@ -192,6 +272,14 @@ def _is_msgspec(kind: Any) -> bool:
     return hasattr(kind, "__struct_fields__")
 
 
+def _is_attrs(kind: Any) -> bool:
+    return hasattr(kind, "__attrs_attrs__")
+
+
+def _has_fields(kind: Any) -> bool:
+    return _is_pydantic(kind) or _is_msgspec(kind) or dataclasses.is_dataclass(kind) or _is_attrs(kind)
+
+
 def _msgspec() -> Any:
     """Return msgspec; a struct to convert exists, so it is installed."""
     return import_module("msgspec")
@@ -212,6 +300,7 @@ _WRITERS: Final[Mapping[type, Writer]] = types.MappingProxyType(
         timedelta: timedelta.total_seconds,
         UUID: str,
         Decimal: str,
+        PurePath: str,
         bytes: lambda value: base64.b64encode(value).decode(),
         Enum: lambda member: member.value,
     }
@@ -223,6 +312,8 @@ _PARSERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
         time: time.fromisoformat,
         UUID: UUID,
         Decimal: Decimal,
+        Path: Path,
+        PurePath: PurePath,
         bytes: lambda text: base64.b64decode(text, validate=True),
     }
 )
@@ -232,4 +323,7 @@ _NUMBERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
 _FORMS: Final[Mapping[Any, Callable[[Any, Any, str], Any]]] = types.MappingProxyType(
     {Annotated: _annotated, Literal: _literal, Union: _one_of, types.UnionType: _one_of}
 )
-_COLLECTIONS: Final[Mapping[Any, Writer]] = types.MappingProxyType({tuple: tuple, set: set, frozenset: frozenset})
+_COLLECTIONS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
+    {tuple: tuple, set: set, frozenset: frozenset, AbstractSet: frozenset, MutableSet: set, deque: deque}
+)
+_ATOMS: Final = frozenset((str, int, float, bool, type(None), bytes))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, cast
 
 from pgjq.convert import plain
 from pgjq.errors import ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from pgjq.policy import Policy
@@ -24,9 +26,12 @@ EventName = Literal["queued", "processing", "failing", "completed", "failed", "c
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
+WarningReason = Literal["unknown_task", "newer_version", "no_handler"]
 
 STATES: tuple[State, ...] = ("queued", "processing", "failing", "completed", "failed", "cancelled")
 LIVE: frozenset[State] = frozenset(("queued", "processing", "failing"))
+TASK_LENGTH: Final = 128
+_CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class NewJob:
 
     id: str | None
     payload: Any
+    backoff_by_default: ClassVar[bool] = False  # Only jobs of tasks are retried with backoff by default.
     _: KW_ONLY
     max_attempts: int | None = None
     result_ttl: float | timedelta | None = None
@@ -55,6 +61,7 @@ class NewJob:
     singleton_seconds: float | timedelta | None = None
     singleton_next_slot: bool = False
     debounce: float | timedelta | None = None
+    headers: Mapping[str, str] | None = None
 
 
 class EnqueueResult(NamedTuple):
@@ -116,6 +123,9 @@ class JobStatus:
     stalled_on: tuple[str, ...] = ()
     """The workers that had it when it stalled, oldest first: a job that takes its workers down shows here."""
     source: JobSource | None = None
+    task: str | None = None
+    """The name of the task that its payload names, if any."""
+    headers: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +187,7 @@ class WorkerInfo:
 class Event:
     """Something that happened to a job or a reaper; fields that do not apply are None.
 
-    A `warning` is about a queue and has no id.
+    A `warning` about a queue has no id. One about a job that no task of a worker fits has its id, `task` and `reason`.
     """
 
     name: EventName | LeadershipName
@@ -189,7 +199,21 @@ class Event:
     error: JobError | BaseException | None = None
     count: int | None = None
     action: Action | None = None
-    reason: Reason | None = None
+    reason: Reason | WarningReason | None = None
+    task: str | None = None
+
+
+def task_name(payload: Any) -> str | None:
+    """Return the name of the task that a payload names: the text under `task` of a dict."""
+    if type(payload) is not dict:
+        return None
+    name = cast("dict[Any, Any]", payload).get("task")
+    return name if type(name) is str and is_task_name(name) else None
+
+
+def is_task_name(name: str) -> bool:
+    """Return whether every storage can store the name of a task: short, and without control characters."""
+    return 0 < len(name) <= TASK_LENGTH and (name.isprintable() or _CONTROL.search(name) is None)
 
 
 def content_id(payload: Any) -> str:

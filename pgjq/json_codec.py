@@ -1,40 +1,36 @@
-"""Read and write JSON with the standard library's C code, without its per-call overhead.
+"""Read and write JSON with the standard library, without avoidable overhead for small values.
 
-`json.dumps` and `json.loads` set up an encoder for every value and look for blanks around every text. For small values,
-of which a queue has millions, that is more than half of the time. Unusual values go to the library's public functions,
-which raise its error messages.
+`json.dumps` makes an encoder for every value and `json.loads` looks for blanks around every text. For small values, of
+which a queue has millions, that is more than half of the time. Here encoder and decoder are made once; rare values go
+to the functions of the library that raise its error messages.
 """
 
 from __future__ import annotations
 
 import json
-from json import encoder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_STRICT: Final[dict[str, Any]] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+_decoder = json.JSONDecoder()
+
 
 def writer(default: Callable[[Any], Any]) -> Callable[[Any], str]:
     """Return a compact encoder; `default` converts values that JSON lacks to plain data."""
-    careful = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default).encode
-    make: Any = getattr(encoder, "c_make_encoder", None)
-    quote: Any = getattr(encoder, "c_encode_basestring", None)
-    if make is None or quote is None:
-        return careful
-    # No check for circular references, no indent; keys neither sorted nor skipped; NaN refused.
-    encode = make(None, default, quote, None, ":", ",", False, False, False)
+    encode = json.JSONEncoder(**_STRICT, default=default, check_circular=False).encode
+    check = json.JSONEncoder(**_STRICT, default=default).encode
 
     def write(value: Any) -> str:
+        if value is None:  # The result of most handlers.
+            return "null"
         try:
-            return "".join(encode(value, 0))
+            return encode(value)
         except RecursionError:
-            return careful(value)  # Raises the proper error for a value that contains itself.
+            return check(value)  # Raises the proper error for a value that contains itself.
 
     return write
-
-
-_decoder = json.JSONDecoder()
 
 
 def read(text: str) -> Any:

@@ -1,4 +1,6 @@
-"""Checks of arguments, before anything is written.
+"""Checks of arguments, before anything is written, and the values that they become.
+
+`pgjq/declared_options.py` has the options, and `pgjq/job_settings.py` resolves them into `Settings`.
 
 Every public method converts its arguments to these values first, so that a bad one raises `ValidationError` and never
 aborts a transaction in the caller's database. Durations are seconds or `timedelta`s and become `float` seconds. The
@@ -15,10 +17,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from pgjq.errors import ValidationError
-from pgjq.job import STATES, NewJob, State
+from pgjq.job import STATES, TASK_LENGTH, State, is_task_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    Headers = Mapping[str, str]
 
 LONGEST: Final = 100 * 365.25 * 86400.0
 SHORTEST: Final = 0.000001
@@ -30,10 +34,13 @@ ID_LENGTH: Final = 512
 QUEUE_LENGTH: Final = 128
 RESULT_TTL: Final = 3600.0
 MAX_ATTEMPTS: Final = 3
+HEADERS_COUNT: Final = 64
+HEADERS_BYTES: Final = 8192
 RETENTION_SECONDS: Final = 14 * 86400.0
 DELETE_AFTER_SECONDS: Final = 7 * 86400.0
 
 OnFailed = Literal["enqueue", "duplicate"]
+ON_FAILED: Final[tuple[OnFailed, ...]] = get_args(OnFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class Settings:
     options: JobOptions = NO_OPTIONS
     singleton_seconds: float | None = None
     singleton_next_slot: bool = False
+    backoff_by_default: bool = False  # Retry with backoff unless the job or the queue's definition says otherwise.
 
 
 DEFAULT_SETTINGS: Final = Settings()
@@ -85,6 +93,8 @@ class Submission(NamedTuple):
     id: str
     payload: bytes
     settings: Settings
+    task: str | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ class JobFilter:
     created_before: datetime | None = None
     created_after: datetime | None = None
     singleton_key: str | None = None
+    task: str | None = None
     after: int = 0
     limit: int = 100
 
@@ -182,80 +193,35 @@ def check_bool(name: str, value: Any) -> bool:
     return value
 
 
-def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> NewJob:
-    """Build a NewJob; the ValidationError for an unknown option lists the known ones."""
-    try:
-        return NewJob(job_id, payload, **options)
-    except TypeError as error:
-        known = [f.name for f in fields(NewJob)][2:]
-        unknown = sorted(set(options) - set(known))
-        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
-
-
-def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
-    """Check and resolve a job's options; those not set come from `usual`."""
-    if job.run_at is not None and job.delay is not None:
-        raise ValidationError("pass run_at or delay, not both")
-    if job.on_failed not in get_args(OnFailed):
-        raise ValidationError(f'on_failed must be "enqueue" or "duplicate", not {job.on_failed!r}')
-    return Settings(
-        result_ttl=usual.result_ttl if job.result_ttl is None else check_seconds("result_ttl", job.result_ttl, above=0),
-        max_attempts=_max_attempts(job, usual),
-        priority=check_int("priority", job.priority, -SHORT_MAX),
-        run_at=None if job.run_at is None else check_datetime("run_at", job.run_at),
-        delay=0.0 if job.delay is None else check_seconds("delay", job.delay, at_least=0),
-        singleton_key=None if job.singleton_key is None else check_key(job.singleton_key),
-        on_failed=job.on_failed,
-        options=_job_options(job),
-        singleton_seconds=_slot_length(job),
-        singleton_next_slot=job.debounce is not None or job.singleton_next_slot,
-    )
-
-
-def _slot_length(job: NewJob) -> float | None:
-    """Read `singleton_seconds`, or `debounce`, which also delays an excess job to the next slot."""
-    check_bool("singleton_next_slot", job.singleton_next_slot)
-    if job.debounce is not None:
-        if job.singleton_seconds is not None:
-            raise ValidationError("pass debounce or singleton_seconds, not both")
-        return check_seconds("debounce", job.debounce, at_least=1)
-    if job.singleton_seconds is None:
-        if job.singleton_next_slot:
-            raise ValidationError("singleton_next_slot needs singleton_seconds: how long a slot is")
-        return None
-    return check_seconds("singleton_seconds", job.singleton_seconds, at_least=1)
-
-
-def _max_attempts(job: NewJob, usual: Settings) -> int | None:
-    attempts = None if job.max_attempts is None else check_int("max_attempts", job.max_attempts, 1)
-    if job.retry_limit is None:
-        return usual.max_attempts if attempts is None else attempts
-    limit = check_int("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
-    if attempts is not None and attempts != limit + 1:
+def check_task(name: Any) -> str:
+    """Return the name of a task if every storage can store it."""
+    if not isinstance(name, str) or not is_task_name(name):
         raise ValidationError(
-            f"max_attempts={attempts} and retry_limit={limit} disagree: max_attempts is retry_limit + 1"
+            f"a task's name must be a str of 1 to {TASK_LENGTH} characters without control characters, not {name!r:.80}"
         )
-    return limit + 1
+    return name
 
 
-def _job_options(job: NewJob) -> JobOptions:
-    def optional(name: str, at_least: float) -> float | None:
-        value = getattr(job, name)
-        return None if value is None else check_seconds(name, value, at_least=at_least)
-
-    if job.retry_backoff is not None:
-        check_bool("retry_backoff", job.retry_backoff)
-    options = JobOptions(
-        retry_delay=optional("retry_delay", 0),
-        retry_backoff=job.retry_backoff,
-        retry_delay_max=optional("retry_delay_max", 0),
-        expire_in_seconds=optional("expire_in_seconds", 1),
-        heartbeat_seconds=optional("heartbeat_seconds", 10),
-        retention_seconds=optional("retention_seconds", 1),
-        delete_after_seconds=optional("delete_after_seconds", 0),
-        dead_letter=None if job.dead_letter is None else check_queue(job.dead_letter),
-    )
-    return NO_OPTIONS if options == NO_OPTIONS else options
+def check_headers(headers: Any) -> Headers | None:
+    """Return a copy of a job's headers, or None for an empty mapping; they map text to text, and are bounded."""
+    try:
+        copied: dict[Any, Any] = dict(headers)
+    except (TypeError, ValueError) as error:
+        raise ValidationError(f"headers must be a mapping of str to str, not {type(headers).__name__}") from error
+    for name, value in copied.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise ValidationError(f"headers must map str to str: {name!r:.80} is {value!r:.80}")
+        if not name or "\0" in name or "\0" in value or not (_is_unicode(name) and _is_unicode(value)):
+            raise ValidationError(
+                f"header {name!r:.80} must not be empty, nor hold a NUL character or a lone surrogate"
+            )
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in copied.items())
+    if len(copied) > HEADERS_COUNT or size > HEADERS_BYTES:
+        raise ValidationError(
+            f"headers must have at most {HEADERS_COUNT} entries and {HEADERS_BYTES} bytes in all;"
+            f" these have {len(copied)} and {size}"
+        )
+    return copied or None
 
 
 def check_key(key: Any) -> str:

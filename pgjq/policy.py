@@ -1,7 +1,7 @@
 """Policies: how many jobs of a key may be in which state, and in which order they run.
 
 A job's key is its `singleton_key`; jobs without one share a key. The rules are pure functions of the states of a key's
-jobs: the memory storage calls them, and PostgreSQL's decision by an index (`pgjq.place` in SQL) is tested against
+jobs: the memory storage calls them, and PostgreSQL's decision by an index (`pgjq.policy_slot` in SQL) is tested against
 them.
 """
 

@@ -7,19 +7,27 @@ slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pgjq.blocking import Mode, blocking
-from pgjq.client import AsyncClient, Client
+from pgjq.client import AsyncClient, Client, without_connection
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.event_bus import BusEventName, EventBus
-from pgjq.ids import process_name
-from pgjq.job import Event
+from pgjq.ids import make_ids, process_name
+from pgjq.job import EnqueueResult, Event, NewJob
+from pgjq.job_settings import new_job
 from pgjq.lease import visible_for
+from pgjq.middleware import EnqueueChain, RunChain, check_middleware
 from pgjq.options import Settings, check_int, check_queue, check_seconds
 from pgjq.serde import JsonSerde
+from pgjq.tasks.call import Call
+from pgjq.tasks.decorator import Tasks, callers_names
+from pgjq.tasks.dispatch import Dispatcher
+from pgjq.tasks.task import AsyncTask, Task, TaskBase
 from pgjq.worker.event_order import EventOrder
-from pgjq.worker.handler import Consumer, style_of
+from pgjq.worker.handler import Consumer, Target, style_of, target_of
 from pgjq.worker.publisher import now
 from pgjq.worker.service import OwnLoop, Runnable, Service, check_grace, check_one_storage, common_policy
 from pgjq.worker.shutdown import AsyncStopRequest, StopRequest
@@ -27,22 +35,28 @@ from pgjq.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from pgjq.job import CancelResult, EnqueueResult, JobStatus, NewJob
+    from pgjq.client import AnyJob
+    from pgjq.declared_options import EnqueueOptions
+    from pgjq.job import CancelResult, JobStatus
     from pgjq.lease import LeasePolicy
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
+    from pgjq.tasks.decorator import AsyncTaskDecorator, TaskDecorator, TaskOptions
     from pgjq.worker.event_order import Gate
 
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class QueueBase:
     """State and helpers that both queues share."""
 
     _mode: ClassVar[Mode]
+    _task: ClassVar[type[TaskBase[Any, Any]]]
     _client: Any
 
     def __init__(
@@ -60,6 +74,7 @@ class QueueBase:
         visibility_timeout: float | timedelta = 30.0,
         lease_policy: LeasePolicy | None = None,
         grace: float | timedelta = 30.0,
+        middleware: Sequence[Any] = (),
         logger: logging.Logger | None = None,
     ) -> None:
         self.name = check_queue(name)
@@ -78,6 +93,9 @@ class QueueBase:
         self.bus = EventBus(logger)
         self._order = EventOrder(self.bus)
         self.handler: Callable[..., Any] | None = None
+        self._tasks = Tasks(self, self._task)
+        self.middleware = check_middleware(middleware)
+        self._outgoing = EnqueueChain(self.middleware)
         make = AsyncClient if self._mode == "async" else Client
         self._client = make(storage, payload_serde=self.payload_serde, result_serde=self.result_serde)
         self._client.usual = Settings(result_ttl=self.result_ttl, max_attempts=self.max_attempts)
@@ -88,21 +106,67 @@ class QueueBase:
         style_of(handler)
         if self.handler is not None:
             raise ValidationError(f"queue {self.name!r} has a handler already: {self.handler!r}")
-        if self._service is not None:
-            raise ValidationError(f"queue {self.name!r} has been started; register its handler before")
+        self._check_not_started("register its handler")
         self.handler = handler
         return handler
+
+    @property
+    def tasks(self) -> Mapping[str, TaskBase[Any, Any]]:
+        """The tasks by name, without their aliases."""
+        return {task.name: task for task in self._tasks.by_name.values()}
+
+    @property
+    def tasks_by_name(self) -> Mapping[str, TaskBase[Any, Any]]:
+        """The tasks by name and by alias."""
+        return self._tasks.by_name
+
+    @property
+    def consumes(self) -> bool:
+        """Whether the queue has a handler or tasks."""
+        return self.handler is not None or bool(self._tasks)
+
+    def _check_not_started(self, what: str) -> None:
+        if self._service is not None:
+            raise ValidationError(f"queue {self.name!r} has been started; {what} before")
+
+    def _define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        """Make a task, or without a function return what makes one."""
+        self._check_not_started("define its tasks")
+        if function is None:
+            return partial(self._tasks.add, names=names, options=options)
+        return self._tasks.add(function, names, options)
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Call a callback with the events of this queue's jobs in this process."""
         self.bus.on(event, callback)
 
-    def consumer(self) -> Consumer | None:
-        """Return how this queue processes its jobs, or None without a handler."""
-        if self.handler is None:
+    def consumer(self, middleware: Sequence[Any] = ()) -> Consumer | None:
+        """Return how this queue processes its jobs on this loop, or None without a handler and tasks."""
+        if not self.consumes:
             return None
-        style = style_of(self.handler)
-        return Consumer(self.name, self.handler, style, self.payload_serde, self.result_serde, self.bus, self._order)
+        chain = RunChain((*middleware, *self.middleware), self.storage)
+        targets: Mapping[str | None, Target] = {}
+        if self._tasks or self.handler is None:
+            dispatcher = Dispatcher(self, chain.around)
+            default, targets = dispatcher.unknown(), dispatcher.targets()
+        else:
+            default = chain.around(target_of(self.handler))
+        return Consumer(self.name, default, self.payload_serde, self.result_serde, self.bus, self._order, targets)
+
+    async def _enqueue_many(self, jobs: Iterable[AnyJob], connection: Any) -> list[EnqueueResult]:
+        gate = self._order.begin_enqueue()
+        try:
+            results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
+            self._tell_queued(results, gate)
+        finally:
+            self._order.end_enqueue(gate)
+        return results
+
+    async def _through_middleware(self, jobs: Iterable[AnyJob]) -> list[NewJob | EnqueueResult]:
+        """Return the jobs to enqueue, each with its id, and the answers of middleware that kept jobs out."""
+        made = make_ids()
+        new = [_new_job(job, made) for job in jobs]
+        return await self._outgoing.send(new, self._mode)
 
     def _tell_queued(self, results: Iterable[EnqueueResult], gate: Gate | None) -> None:
         if self.bus.wants("queued"):
@@ -121,9 +185,10 @@ class QueueBase:
         return self._service
 
     def _check_runs(self) -> None:
-        if self.handler is None:
+        if not self.consumes:
             raise ValidationError(
-                f"queue {self.name!r} has no handler to run: register one with queue.execute(handler) first"
+                f"queue {self.name!r} has no handler to run: define a task with @queue.task, or register a handler with"
+                " queue.execute(handler), first"
             )
 
 
@@ -131,9 +196,39 @@ class AsyncQueue(QueueBase):
     """Produce and consume jobs in coroutines."""
 
     _mode = "async"
+    _task = AsyncTask
 
-    async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
+    @property
+    def client(self) -> AsyncClient:
+        """A client with this queue's storage and serdes."""
+        return self._client
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> AsyncTask[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        version: int = 1,
+        aliases: Sequence[str] = (),
+        **options: Unpack[TaskOptions],
+    ) -> AsyncTaskDecorator: ...
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a task of a function; see `Queue.task`."""
+        return self._define(function, callers_names(), options)
+
+    async def enqueue(
+        self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
+        if self._outgoing:
+            job = new_job(id, payload, options)
+            return (await AsyncQueue.enqueue_many(self, [job], connection=connection))[0]
         gate = self._order.begin_enqueue()
         try:
             result = await AsyncClient.enqueue(self._client, self.name, id, payload, connection=connection, **options)
@@ -142,26 +237,28 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
         return result
 
-    async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
+    async def send(self, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
         """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
-    async def enqueue_many(
-        self, jobs: Iterable[NewJob | tuple[str | None, Any]], *, connection: Any = None
-    ) -> list[EnqueueResult]:
+    async def enqueue_many(self, jobs: Iterable[AnyJob], *, connection: Any = None) -> list[EnqueueResult]:
         """Add jobs in order, all of them or, on an error, none."""
-        gate = self._order.begin_enqueue()
-        try:
-            results = await AsyncClient.enqueue_many(self._client, self.name, jobs, connection=connection)
-            self._tell_queued(results, gate)
-        finally:
-            self._order.end_enqueue(gate)
-        return results
+        if not self._outgoing:
+            return await self._enqueue_many(jobs, connection)
+        passed = await self._through_middleware(jobs)
+        results = iter(await self._enqueue_many([job for job in passed if isinstance(job, NewJob)], connection))
+        return [next(results) if isinstance(job, NewJob) else job for job in passed]
 
     async def enqueue_and_wait(
-        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
     ) -> Any:
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
+        job: AnyJob = new_job(id, payload, without_connection(options)) if options or self._outgoing else (id, payload)
+        if self._outgoing:
+            (passed,) = await self._through_middleware([job])
+            if isinstance(passed, EnqueueResult):
+                return passed.result
+            job = passed
         gate = self._order.begin_enqueue()
 
         def told(result: EnqueueResult) -> None:
@@ -169,7 +266,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
 
         try:
-            return await self._client.request_result(self.name, id, payload, options, timeout=timeout, told=told)
+            return await self._client.request_result(self.name, job, timeout=timeout, told=told)
         finally:
             self._order.end_enqueue(gate)
 
@@ -225,6 +322,7 @@ class Queue(QueueBase, Runnable):
     """Produce and consume jobs in threads. Each method is the one of `AsyncQueue`, and blocks."""
 
     _mode = "sync"
+    _task = Task
 
     enqueue = blocking(AsyncQueue.enqueue)
     send = blocking(AsyncQueue.send)
@@ -235,6 +333,38 @@ class Queue(QueueBase, Runnable):
     get_status = blocking(AsyncQueue.get_status)
 
     _running: OwnLoop | None = None
+
+    @property
+    def client(self) -> Client:
+        """A client with this queue's storage and serdes."""
+        return self._client
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        version: int = 1,
+        aliases: Sequence[str] = (),
+        **options: Unpack[TaskOptions],
+    ) -> TaskDecorator: ...
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a task of a function, with its options: `@queue.task`, or `@queue.task(name=…, priority=5)`.
+
+        Its jobs name it by `name`, or by the function's name; `aliases` are names that it had before. A worker puts
+        jobs of a newer `version` back. `id` and `singleton_key` may be format strings over the arguments, or functions
+        of them. Only exceptions of the types `retry_on` are retried, those of `discard_on` are not, and
+        `backoff(error, attempt)` returns the seconds until the retry, or None for none. The other options are those of
+        `enqueue`. Jobs of tasks are retried with exponential backoff, unless they or their queue's definition set
+        `retry_backoff`.
+        """
+        return self._define(function, callers_names(), options)
 
     def start(self) -> None:
         """Start to consume on threads of this queue; without a handler, do nothing."""
@@ -276,6 +406,7 @@ class Worker(Runnable):
         grace: float | timedelta = 30.0,
         lease_policy: LeasePolicy | None = None,
         strict: bool = False,
+        middleware: Sequence[Any] = (),
     ) -> None:
         check_one_storage(queues)
         self.queues = queues
@@ -285,6 +416,7 @@ class Worker(Runnable):
         self.grace = check_seconds("grace", grace, at_least=0)
         self.lease_policy = lease_policy or common_policy(queues)
         self.strict = strict
+        self.middleware = check_middleware(middleware)
         self._running: OwnLoop | Supervisor | None = None
         if self.processes > 1 and not self.storage.capabilities.processes:
             raise UnsupportedError(f"{type(self.storage).__name__} lives in one process; use processes=1")
@@ -319,7 +451,15 @@ class Worker(Runnable):
             queue.bus.error(error, "serving stopped")
 
     def _service(self, worker_id: str) -> Service:
-        return Service(self.queues, worker_id, self.concurrency, self.lease_policy, self.grace, strict=self.strict)
+        return Service(
+            self.queues,
+            worker_id,
+            self.concurrency,
+            self.lease_policy,
+            self.grace,
+            strict=self.strict,
+            middleware=self.middleware,
+        )
 
     def _be_one_process(self, asked: StopRequest, grace: Callable[[], float | None]) -> None:
         """Run as one of several processes, under its own name."""
@@ -328,3 +468,17 @@ class Worker(Runnable):
             asked.wait()
         finally:
             running.stop(grace())
+
+
+def _new_job(job: Any, made: Iterator[str]) -> NewJob:
+    """Return a job as a NewJob with an id, for middleware."""
+    match job:
+        case Call():
+            new = job.new_job()
+        case NewJob():
+            new = job
+        case (job_id, payload):
+            new = NewJob(job_id, payload)
+        case _:
+            raise ValidationError(f"a job must be a NewJob, a Call or a pair (id, payload), not {job!r:.80}")
+    return new if new.id is not None else replace(new, id=next(made))

@@ -1,7 +1,7 @@
 """Request and response: enqueue a job, and wait for its result.
 
 * The waiter registers for the notification before it enqueues, so it cannot miss one in between.
-* An existing job is joined; an existing result is returned.
+* An existing job is joined; an existing result is returned. `wait` only joins.
 * A notification says only that the job has ended; the waiter then reads the result, of any size.
 * Neither a retry nor a stall ends the wait: the process that ends the job notifies.
 * After the time-out the job continues, and its result can still be read.
@@ -38,8 +38,25 @@ SLACK_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRequest:
+class JobReference:
     """A job whose result a caller waits for, and for how long."""
+
+    queue: str
+    id: str
+    timeout: float
+
+    @property
+    def payload(self) -> Any:
+        """The payload, which a caller that has not enqueued the job does not know."""
+        return None
+
+    def __str__(self) -> str:
+        return f"job {self.id!r} in queue {self.queue!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRequest:
+    """A job to enqueue, whose result a caller waits for, and for how long."""
 
     queue: str
     job: Submission
@@ -67,6 +84,32 @@ async def request_result(
             ) from error
 
 
+async def join_result(ops: Operations, wanted: JobReference) -> bytes | None:
+    """Return the result of a job that exists as bytes."""
+    until = time.monotonic() + wanted.timeout
+    with bounded(Deadline(wanted.timeout + SLACK_SECONDS)):
+        try:
+            return await _join_result(ops, wanted, until)
+        except StorageUnavailableError as error:
+            if time.monotonic() < until:
+                raise
+            raise TimeoutError(f"the storage did not answer within {wanted.timeout:g} s; {wanted} goes on") from error
+
+
+async def _join_result(ops: Operations, wanted: JobReference, until: float) -> bytes | None:
+    waiter = await ops.result_waiter(wanted.queue, wanted.id)
+    try:
+        if not await waiter.join():
+            raise JobNotFoundError(
+                f"there is no job {wanted.id!r} in queue {wanted.queue!r}: it was deleted, or the transaction that"
+                " enqueued it has not committed"
+            )
+        answer = await waiter.answer(max(0.0, until - time.monotonic()))
+    finally:
+        await waiter.close()
+    return await _result(ops, wanted, answer, is_ours=True)
+
+
 async def _request_result(
     ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None], until: float
 ) -> bytes | None:
@@ -82,7 +125,9 @@ async def _request_result(
     return await _result(ops, question, answer, is_ours=enqueued.status == "queued")
 
 
-async def _result(ops: Operations, question: ResultRequest, answer: Answer | None, *, is_ours: bool) -> bytes | None:
+async def _result(
+    ops: Operations, question: ResultRequest | JobReference, answer: Answer | None, *, is_ours: bool
+) -> bytes | None:
     match answer.state if answer else None:
         case "completed" if answer and not answer.expired:
             return answer.result
@@ -103,7 +148,7 @@ async def _result(ops: Operations, question: ResultRequest, answer: Answer | Non
             raise TimeoutError(await _lateness(ops, question, state))
 
 
-def _failure(question: ResultRequest, answer: Answer | None, *, is_ours: bool) -> JobFailedError:
+def _failure(question: ResultRequest | JobReference, answer: Answer | None, *, is_ours: bool) -> JobFailedError:
     error = answer.error if answer else None
     message = f"{question} failed: {error.type}: {error.message}" if error else f"{question} failed"
     if answer is None or answer.attempts < answer.max_attempts:
@@ -112,7 +157,7 @@ def _failure(question: ResultRequest, answer: Answer | None, *, is_ours: bool) -
     return MaxRetriesError(message, error, payload=question.payload if is_ours else None, attempts=answer.attempts)
 
 
-async def _lateness(ops: Operations, question: ResultRequest, state: str) -> str:
+async def _lateness(ops: Operations, question: ResultRequest | JobReference, state: str) -> str:
     late = f"{question} has not ended within {question.timeout:g} s; it is {state}"
     try:
         served = any(worker.alive and question.queue in worker.queues for worker in await ops.workers())

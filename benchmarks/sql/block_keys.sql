@@ -1,6 +1,6 @@
--- Leave a failed job in each of many keys, and a job that waits behind it, as claims leave it: held.
+-- Leave a failed job in each of many keys, and a job that waits behind it, as claims leave it: blocked.
 with made as materialized (
-    select nextval('pgjq.job_seq') as seq, pgjq.queue_id(%(queue)s) as queue_id, 'blocked-' || n / 2 as key, n %% 2 = 0 as failed
+    select nextval('pgjq.job_seq') as seq, pgjq.get_or_create_queue(%(queue)s) as queue_id, 'blocked-' || n / 2 as key, n %% 2 = 0 as failed
     from generate_series(0, 2 * %(keys)s - 1) as n
 ),
 

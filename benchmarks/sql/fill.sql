@@ -1,7 +1,7 @@
 -- Fill a queue with jobs as enqueueing leaves them, a million in seconds.
 with made as materialized (
     select
-        nextval('pgjq.job_seq') as seq, pgjq.queue_id(%(queue)s) as queue_id,
+        nextval('pgjq.job_seq') as seq, pgjq.get_or_create_queue(%(queue)s) as queue_id,
         pgjq.now() + make_interval(secs => %(delay)s) as run_at
     from generate_series(1, %(count)s)
 ),

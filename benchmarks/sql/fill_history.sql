@@ -1,5 +1,5 @@
 -- Make a past of %(count)s jobs, each with a payload of about 285 bytes, a result, and one in twenty with an error.
-with place as (select pgjq.queue_id('bench') as queue_id),
+with place as (select pgjq.get_or_create_queue('bench') as queue_id),
 
 worker as (
     insert into pgjq.worker (name) select 'worker-' || n from generate_series(1, 8) as n

@@ -1,7 +1,7 @@
 -- Fill a queue with jobs of some keys, one after the other in turn, or all of a key together.
 with made as materialized (
     select
-        nextval('pgjq.job_seq') as seq, pgjq.queue_id(%(queue)s) as queue_id,
+        nextval('pgjq.job_seq') as seq, pgjq.get_or_create_queue(%(queue)s) as queue_id,
         'key-' || case when %(together)s then n * %(keys)s / %(count)s else n %% %(keys)s end as key
     from generate_series(0, %(count)s - 1) as n
 ),

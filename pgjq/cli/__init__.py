@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import click
 
-from pgjq.cli.bench import bench
-from pgjq.cli.demo.command import demo
-from pgjq.cli.enqueue import enqueue
-from pgjq.cli.job import cancel, delete, result, retry, status
-from pgjq.cli.jobs import jobs
 from pgjq.cli.log import begin_quietly
-from pgjq.cli.migrate import migrate
-from pgjq.cli.pipeline import pipeline
-from pgjq.cli.prune import prune
-from pgjq.cli.queues import queues
-from pgjq.cli.reaper import reaper
 from pgjq.cli.root import EXIT_CODES, Commands
-from pgjq.cli.worker import worker
-from pgjq.cli.workers import workers
+
+# Each command, in the order of the help: its module, which is imported when the command is used, and its short help.
+COMMANDS = {
+    "demo": ("pgjq.cli.demo.command", "Watch jobs run while a worker is killed."),
+    "migrate": ("pgjq.cli.migrate", "Create or upgrade the schema of a database."),
+    "worker": ("pgjq.cli.worker", "Run the handlers of queues until SIGTERM or Ctrl-C."),
+    "reaper": ("pgjq.cli.reaper", "Recover stalled jobs of all queues until SIGTERM or Ctrl-C."),
+    "enqueue": ("pgjq.cli.enqueue", "Add a job to a queue."),
+    "status": ("pgjq.cli.job", "Show a job."),
+    "result": ("pgjq.cli.job", "Print the result of a completed job as JSON."),
+    "cancel": ("pgjq.cli.job", "Cancel a job."),
+    "retry": ("pgjq.cli.job", "Queue a failed or cancelled job again."),
+    "delete": ("pgjq.cli.job", "Delete a job that is not running."),
+    "jobs": ("pgjq.cli.jobs", "Find jobs; retry, cancel or delete all that match."),
+    "queues": ("pgjq.cli.queues", "List, define, pause and count queues."),
+    "workers": ("pgjq.cli.workers", "List workers."),
+    "pipeline": ("pgjq.cli.pipeline", "Analyse the history of jobs with Spark."),
+    "prune": ("pgjq.cli.prune", "Delete jobs and records whose retention has passed."),
+    "bench": ("pgjq.cli.bench", "Measure the speed of a storage."),
+}
 
 COMPLETION = """\b
 Completion of commands and options, for bash (or zsh, fish), in ~/.bashrc:
@@ -31,6 +39,7 @@ Completion of commands and options, for bash (or zsh, fish), in ~/.bashrc:
 @click.group(
     "pgjq",
     cls=Commands,
+    modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=f"{EXIT_CODES}\n\n{COMPLETION}",
 )
@@ -53,21 +62,3 @@ def main(*, debug: bool) -> None:
       pgjq --debug migrate status                      what is wrong, with the traceback
     """  # noqa: D301
     begin_quietly(debug=debug)
-
-
-main.add_command(demo)
-main.add_command(migrate)
-main.add_command(worker)
-main.add_command(reaper)
-main.add_command(enqueue)
-main.add_command(status)
-main.add_command(result)
-main.add_command(cancel)
-main.add_command(retry)
-main.add_command(delete)
-main.add_command(jobs)
-main.add_command(queues)
-main.add_command(workers)
-main.add_command(pipeline)
-main.add_command(prune)
-main.add_command(bench)

@@ -1,8 +1,8 @@
 """Import the queues that `MODULE:QUEUE` names.
 
 `shop.tasks:mail` is the object `mail` in the module `shop.tasks`, `shop.tasks:app.mail` an attribute of its attribute,
-and `shop.tasks` alone is every queue with a handler in the module. The object is a `Queue`, an `AsyncQueue`, or a list
-of these. The current directory comes first on the import path.
+and `shop.tasks` alone is every queue with tasks or a handler in the module. The object is a `Queue`, an `AsyncQueue`,
+or a list of these. The current directory comes first on the import path.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _broken(name: str, error: Exception) -> Refusal:
 
 
 def _all_of(module: ModuleType) -> list[Any]:
-    found = [thing for thing in vars(module).values() if isinstance(thing, QueueBase) and thing.handler is not None]
+    found = [thing for thing in vars(module).values() if isinstance(thing, QueueBase) and thing.consumes]
     if not found:
-        raise Misuse(f"there is no queue with a handler in module {module.__name__!r}")
+        raise Misuse(f"there is no queue with tasks or a handler in module {module.__name__!r}")
     return found
 
 

@@ -6,12 +6,17 @@ All errors of pgjq and click are handled here. Standard output has results only.
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from pgjq.cli.text import one_line
 from pgjq.errors import PgjqError, StorageUnavailableError, ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NO: Final = 1
 USAGE: Final = 2
@@ -40,12 +45,42 @@ class Misuse(Refusal):
     exit_code = USAGE
 
 
+class LazyCommands(Mapping[str, click.Command]):
+    """Commands by name. A command's module is imported when the command is looked up."""
+
+    def __init__(self, modules: Mapping[str, tuple[str, str]]) -> None:
+        self._modules = modules
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _ = self._modules[name]
+        return getattr(import_module(module), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def short_help(self) -> list[tuple[str, str]]:
+        """Return the names with a line of help each; imports nothing."""
+        return [(name, text) for name, (_, text) in self._modules.items()]
+
+
 class Commands(click.Group):
-    """The root of the commands, in the order in which they were added."""
+    """The root of the commands, in the order of their table."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, tuple[str, str]], **attrs: Any) -> None:
+        super().__init__(*args, **attrs)
+        self.commands: Any = LazyCommands(modules)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(self.commands.short_help())
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

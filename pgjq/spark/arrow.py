@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-SESSION: Final = "streaming_session"
+SESSION: Final = "configure_streaming_session"
 
 
 def read_batches(conninfo: str, statement: str, schema: StructType, names: str | None = None) -> Iterator[Any]:

@@ -54,8 +54,8 @@ def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int
     params = asdict(write)
     with oneshot_connection(options.conninfo, options.schema) as here:
         if large:  # Both connections must see the queue: else bodies might be left in one that was never created.
-            here.fetch("reserve", params | {"count": 0, "copying": True})
-        here.fetch("remove_leftovers", params)
+            here.fetch("reserve_numbers", params | {"count": 0, "copying": True})
+        here.fetch("remove_orphan_bodies", params)
         with here.transaction():
             ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)
             before = jobs is not None

@@ -140,6 +140,6 @@ def _wait_until_drained(assignment: Assignment) -> None:
     until = None if assignment.timeout is None else time.monotonic() + assignment.timeout
     with oneshot_connection(assignment.options.conninfo, assignment.options.schema) as here:
         while until is None or time.monotonic() < until:
-            if not here.fetch("busy", {"queue": assignment.queue})[0][0]:
+            if not here.fetch("has_work", {"queue": assignment.queue})[0][0]:
                 return
             time.sleep(LOOK)

@@ -70,7 +70,7 @@ class JobsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            *seen, first_ended, last_ended, first_job, last_job = here.fetch("extent")[0]
+            *seen, first_ended, last_ended, first_job, last_job = here.fetch("job_range")[0]
         first, last = (first_ended, last_ended) if self._options.view == "history" else (first_job, last_job)
         if first is None:
             return [NOTHING]  # Spark would read an empty list as one partition of None.
@@ -133,7 +133,7 @@ def read_span(
     queries, columns, names = Queries(options.schema), schema.fieldNames(), None
     if options.view == "history":
         columns = list(dict.fromkeys(WORD_OF.get(column, column) for column in columns))
-        names = queries.written("names", {})
+        names = queries.written("number_names", {})
     statement = write_select(queries, options.view, asdict(span), columns, conditions)
     return read_batches(options.conninfo, statement, schema, names)
 

@@ -80,7 +80,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = self._number(start), self._number(end)
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             params = {"since": since, "until": until, "queue": self._options.queue}
-            first, last, rows = here.fetch("endings_extent", params)[0]
+            first, last, rows = here.fetch("endings_range", params)[0]
         if first is None:
             return []
         spans = split(first, last + 1, self._options.partitions, rows)
@@ -92,7 +92,7 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> tuple[int, int]:
         """Return how far a batch may go, and the newest transaction; report an open one in between."""
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            self._server, until, newest, restored = here.fetch("endings_until")[0]
+            self._server, until, newest, restored = here.fetch("endings_snapshot")[0]
             found = here.fetch("oldest_transaction") if until < newest else []
         if restored:
             message = (
@@ -112,9 +112,9 @@ class EndingsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch: `since` if nothing ended, as an empty batch is work, too."""
         params = {"since": since, "until": until, "queue": self._options.queue}
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            if not here.fetch("endings_any", params)[0][0]:
+            if not here.fetch("has_endings", params)[0][0]:
                 return since
-            found = [] if limit is None else here.fetch("endings_cut", params | {"limit": limit})
+            found = [] if limit is None else here.fetch("endings_stop", params | {"limit": limit})
         return found[0][0] if found else until
 
     def _offset(self, number: int) -> Offset:

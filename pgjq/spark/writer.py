@@ -110,7 +110,7 @@ class _Enqueueing:
     def _sweep(self) -> None:
         """Remove stages of dead writers. An error here fails no write."""
         with suppress(StorageError), oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            here.fetch("sweep_stages", {"age": OLD})
+            here.fetch("drop_old_stages", {"age": OLD})
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         writes = {message.write for message in messages if isinstance(message, Staged)}

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
         QueueStats,
         Reason,
         State,
+        WarningReason,
         WorkerInfo,
     )
     from pgjq.lease import LeasePolicy
-    from pgjq.options import JobFilter, Submission
+    from pgjq.options import Headers, JobFilter, Submission
     from pgjq.outcome import Outcome
     from pgjq.storage.workers import Registration
 
@@ -95,6 +96,8 @@ class Claimed(NamedTuple):
     expire_seconds: float | None
     checkpoint: bytes | None = None
     options: JobOptions = NO_OPTIONS
+    task: str | None = None
+    headers: Headers | None = None
 
 
 class Settlement(NamedTuple):
@@ -145,6 +148,7 @@ class Reaped:
     reason: Reason
     worker: str
     payload: bytes | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,10 @@ class ResultWaiter(Protocol):
 
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
         """Enqueue the job, or join it if it exists; return what `Operations.enqueue` returns."""
+        ...
+
+    async def join(self) -> bool:
+        """Join the job that has this id now, without enqueueing one; return whether there is one."""
         ...
 
     async def answer(self, timeout: float) -> Answer | None:
@@ -373,8 +381,12 @@ class Operations(Protocol):
         """Subscribe to the events of one queue or of all; later events are not missed."""
         ...
 
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """Publish a `warning` event about a job that a worker put back, for `count` such jobs."""
+        ...
+
     async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
-        """Prepare to wait for a job that is about to be enqueued under this id."""
+        """Prepare to wait for a job that is about to be enqueued, or was enqueued, under this id."""
         ...
 
     async def wait_for_work(self, queues: Sequence[str], timeout: float, poll: float = 5.0) -> bool:

@@ -40,6 +40,10 @@ class MailboxWaiter(ABC):
         """Enqueue or join the job; set `_is_new` if it was added."""
 
     @abstractmethod
+    async def join(self) -> bool:
+        """Join the job that has the id now; return whether there is one."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Stop waiting."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from pgjq.definition import define
 from pgjq.options import JobFilter
@@ -11,6 +11,7 @@ from pgjq.testing.cases import Cases
 from pgjq.testing.policy_cases import definitions
 
 if TYPE_CHECKING:
+    from pgjq.declared_options import QueueOptions
     from pgjq.job import JobStatus, QueueInfo
 
 DAY = 86400
@@ -19,10 +20,8 @@ DAY = 86400
 class DefinitionCases(Cases):
     """Cases that create queues with settings."""
 
-    async def create(self, bench: Bench, name: str = QUEUE, **given: Any) -> None:
-        fixed = {"policy": given.pop("policy", "standard"), "partition": given.pop("partition", False)}
-        size = given.pop("warning_queue_size", None)
-        await definitions(bench).create_queue(name, define(name, **fixed, warning_queue_size=size, options=given))
+    async def create(self, bench: Bench, name: str = QUEUE, **given: Unpack[QueueOptions]) -> None:
+        await definitions(bench).create_queue(name, define(name, given))
 
     async def info(self, bench: Bench, name: str = QUEUE) -> QueueInfo:
         (info,) = await definitions(bench).queues(name)

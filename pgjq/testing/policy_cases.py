@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import pytest
 
 from pgjq.definition import define
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.testing.bench import QUEUE, Bench
 from pgjq.testing.cases import Cases
 
 if TYPE_CHECKING:
+    from pgjq.declared_options import QueueChanges, QueueOptions
     from pgjq.policy import Policy
     from pgjq.storage.base import Definitions
 
@@ -24,9 +26,11 @@ class PolicyCases(Cases):
     def partition(self, request: pytest.FixtureRequest) -> bool:
         return request.param
 
-    async def define(self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **options: Any) -> None:
-        definition = define(name, policy=policy, partition=partition, options=options)
-        await definitions(bench).create_queue(name, definition)
+    async def define(
+        self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **changes: Unpack[QueueChanges]
+    ) -> None:
+        options: QueueOptions = {"policy": policy, "partition": partition, **changes}
+        await definitions(bench).create_queue(name, define(name, options))
 
     async def ids(self, bench: Bench, limit: int = 10) -> list[str]:
         return [job.lease.id for job in await bench.claim(limit)]

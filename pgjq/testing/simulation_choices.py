@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pgjq.job import JobError, NewJob
+from pgjq.job_settings import settings
 from pgjq.lease import LeasePolicy
-from pgjq.options import settings
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 
 if TYPE_CHECKING:

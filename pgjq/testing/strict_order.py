@@ -6,7 +6,8 @@ import pytest
 
 from pgjq.errors import PolicyError
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Completed, Failed, Failing
 from pgjq.testing.applicable import requires
 from pgjq.testing.bench import BOOM, QUEUE, Bench

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pgjq.blocking import drive
 from pgjq.deadline import bounded
 from pgjq.errors import TimeoutError
-from pgjq.outcome import Cancelled, Outcome, Released, decide
+from pgjq.outcome import Cancelled, Outcome, Released
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
 from pgjq.worker.claimer import Claimer
@@ -87,8 +87,8 @@ class Engine:
         return Executor(
             storage,
             concurrency,
-            threads=any(c.style != "coroutine" for c in consumers),
-            coroutines=any(c.style == "coroutine" for c in consumers),
+            threads=any(not target.is_coroutine for c in consumers for target in c.all_targets()),
+            coroutines=any(target.is_coroutine for c in consumers for target in c.all_targets()),
             ended=self._ended,
             freed=self._room.set,
         )
@@ -290,8 +290,4 @@ class Engine:
         self._executor.abort(run)
 
     def _expired(self, run: Run) -> Outcome:
-        claimed = run.claimed
-        error = TimeoutError(f"the attempt took longer than {claimed.expire_seconds:g} s")
-        return decide(
-            error, attempts=claimed.attempts, max_attempts=claimed.max_attempts, options=claimed.options, chance=0.5
-        )
+        return run.decide(TimeoutError(f"the attempt took longer than {run.claimed.expire_seconds:g} s"), 0.5)

@@ -16,15 +16,15 @@ import asyncio
 import contextvars
 import queue
 import random
-import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pgjq.background import BackgroundThread
-from pgjq.outcome import Completed, Outcome, Released, decide, fail
+from pgjq.outcome import Completed, Outcome, Released, fail
 from pgjq.serde import serialize_result
 from pgjq.worker.abort_signal import SHUTDOWN
+from pgjq.worker.current_job import set_current_job
 from pgjq.worker.job import AsyncJob, Job
 from pgjq.worker.job_log import log_abandoned, log_dropped
 from pgjq.worker.periodic_thread import call_on_loop
@@ -147,7 +147,7 @@ class Executor:
             run = self._waiting.popleft()
             if run.is_over():
                 self._finish(run, Released(), on_loop=True)
-            elif run.consumer.style == "coroutine":
+            elif run.target.is_coroutine:
                 self._tasks[run] = self._loop.create_task(self._await(run), context=self._context.copy())
             else:
                 self._handed += not self._alone
@@ -167,15 +167,16 @@ class Executor:
         except BaseException as error:  # noqa: BLE001
             outcome = fail(error)
         else:
+            set_current_job(job)
             try:
-                outcome = self._completed(run, await run.consumer.handler(job))
+                outcome = self._completed(run, await run.target.call(job))
             except asyncio.CancelledError as error:
                 # At shutdown the run is released; a lost lease costs the attempt, if the storage accepts the outcome.
-                outcome = Released() if run.abort_reason == SHUTDOWN else self._decided(run, error)
+                outcome = Released() if run.abort_reason == SHUTDOWN else run.decide(error, random.random())  # noqa: S311
             except BaseException as error:
                 if self._loop.is_closed():
                     raise  # Python throws GeneratorExit into a coroutine whose loop is gone.
-                outcome = self._decided(run, error)
+                outcome = run.decide(error, random.random())  # noqa: S311
         self._prefetch.measure(time.perf_counter() - began)
         self._end_task(run, outcome)
         del outcome  # It refers to the exception, whose traceback refers to this frame: a cycle.
@@ -211,11 +212,11 @@ class Executor:
             job = Job(run, *_decoded(run), self._thread_ops)
         except BaseException as error:  # noqa: BLE001
             return fail(error)
+        set_current_job(job)
         try:
-            handler = run.consumer.handler
-            result = _call_back(run, job) if run.consumer.style == "callback" else handler(job)
+            result = run.target.call(job)
         except BaseException as error:  # noqa: BLE001  (a thread that dies would lose its slot)
-            return self._decided(run, error)
+            return run.decide(error, random.random())  # noqa: S311
         return self._completed(run, result)
 
     def _completed(self, run: Run, result: Any) -> Outcome:
@@ -224,16 +225,6 @@ class Executor:
             return Completed(serialize_result(run.consumer.result_serde, result, run.claimed.lease.id))
         except BaseException as error:  # noqa: BLE001
             return fail(error)
-
-    def _decided(self, run: Run, error: BaseException) -> Outcome:
-        claimed = run.claimed
-        return decide(
-            error,
-            attempts=claimed.attempts,
-            max_attempts=claimed.max_attempts,
-            options=claimed.options,
-            chance=random.random(),  # noqa: S311
-        )
 
     def _finish(self, run: Run, outcome: Outcome, *, on_loop: bool) -> bool:
         if run.end():
@@ -249,26 +240,3 @@ def _decoded(run: Run) -> tuple[Any, Any]:
     serde, claimed = run.consumer.payload_serde, run.claimed
     checkpoint = None if claimed.checkpoint is None else serde.deserialize(claimed.checkpoint)
     return serde.deserialize(claimed.payload), checkpoint
-
-
-def _call_back(run: Run, job: Job) -> Any:
-    """Call a callback-style handler, and wait for `done` or for the abort signal."""
-    said: list[tuple[BaseException | None, Any]] = []
-    spoken = threading.Event()
-
-    def done(error: BaseException | None = None, result: Any = None) -> None:
-        if not said:
-            said.append((error, result))
-            spoken.set()
-
-    run.signal.on_abort(spoken.set)
-    run.consumer.handler(job, done)
-    # The wait lasts as long as the job: it ends with `done`, or with the signal at expiry, lease loss or shutdown.
-    # If the signal was set before `on_abort`, `on_abort` has called the callback.
-    spoken.wait()
-    if not said:
-        job.signal.raise_if_aborted()
-    error, result = said[0]
-    if error is not None:
-        raise error if isinstance(error, Exception) else RuntimeError(str(error))
-    return result

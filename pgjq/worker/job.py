@@ -12,14 +12,15 @@ from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed
 from pgjq.serde import serialize_result
 from pgjq.worker.abort_signal import CANCELLED, LEASE_LOST, AbortSignal
-from pgjq.worker.run import ASK_AGAIN_SECONDS
+from pgjq.worker.run import ASK_AGAIN_SECONDS, NO_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from datetime import datetime
 
-    from pgjq.storage.base import Operations
+    from pgjq.options import Headers
+    from pgjq.storage.base import Operations, Storage
     from pgjq.worker.run import Run
 
 
@@ -64,6 +65,16 @@ class _Held:
     def created_at(self) -> datetime:
         """When the job was enqueued, by the storage's clock."""
         return self._run.claimed.created_at
+
+    @property
+    def task(self) -> str | None:
+        """The name of the task that the payload names, if any."""
+        return self._run.claimed.task
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that the job was enqueued with."""
+        return self._run.claimed.headers or NO_HEADERS
 
     @property
     def lease(self) -> int:
@@ -172,3 +183,19 @@ class AsyncJob(_Held):
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
         """Open a transaction, as `Job.transaction` does, for `async with`."""
         return self._transact(session_factory)
+
+
+def as_sync(job: Job | AsyncJob, storage: Storage) -> Job:
+    """Return a job as a plain function gets it."""
+    if isinstance(job, Job):
+        return job
+    run = job._run  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  (the same run in the other mode)
+    return Job(run, job.payload, job.checkpoint, storage.operations("sync"))
+
+
+def as_async(job: Job | AsyncJob, storage: Storage) -> AsyncJob:
+    """Return a job as a coroutine on the worker's loop gets it."""
+    if isinstance(job, AsyncJob):
+        return job
+    run = job._run  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  (the same run in the other mode)
+    return AsyncJob(run, job.payload, job.checkpoint, storage.operations("async"))

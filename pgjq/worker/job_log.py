@@ -9,8 +9,8 @@
 | the handler asked for it: `Retry`, `Discard`; a job was cancelled | INFO |
 | processing, completed, snoozed, released | DEBUG |
 
-The fields are `queue`, `job_id`, `attempt`, and where they apply `max_attempts`, `delay`, `error`, `reason`, `action`,
-`count`, `worker`.
+The fields are `queue`, `job_id`, `attempt`, and where they apply `task`, `max_attempts`, `delay`, `error`, `reason`,
+`action`, `count`, `worker`.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ def log_stalled(logger: logging.Logger, job: Reaped) -> None:
         "count": job.count,
         "worker": job.worker,
     }
+    if job.task is not None:
+        facts["task"] = job.task
     logger.log(logging.ERROR if job.action == "failed" else logging.WARNING, "job stalled", extra=facts)
 
 
@@ -125,7 +127,13 @@ def _logger(run: Run) -> logging.Logger:
 
 def _facts(run: Run, **more: Any) -> dict[str, Any]:
     lease = run.claimed.lease
-    facts = {"queue": lease.queue, "job_id": lease.id, "attempt": run.claimed.attempts, **more}
+    facts = {
+        "queue": lease.queue,
+        "job_id": lease.id,
+        "task": run.claimed.task,
+        "attempt": run.claimed.attempts,
+        **more,
+    }
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 

@@ -112,7 +112,7 @@ def now() -> datetime:
 
 def _event(run: Run, name: State, outcome: Outcome | None) -> Event:
     claimed = run.claimed
-    event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts)
+    event = Event(name, claimed.lease.queue, claimed.lease.id, now(), attempts=claimed.attempts, task=claimed.task)
     match outcome:
         case Completed(result) if result is not None:
             return replace(event, result=read(run.consumer.result_serde, result))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pgjq.outcome import Outcome, decide
 from pgjq.worker.abort_signal import AbortSignal
 from pgjq.worker.event_order import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pgjq.outcome import Outcome
+    from pgjq.options import Headers
     from pgjq.storage.base import Claimed
     from pgjq.worker.handler import Consumer
 
@@ -27,6 +29,8 @@ START_WITHIN = 1.0
 # short lock costs no lease; and not more often than a handler that renews its own lease asks.
 ASK_AGAIN = 0.25
 ASK_AGAIN_SECONDS = 0.05
+
+NO_HEADERS: Headers = MappingProxyType({})
 
 
 class Run:
@@ -54,6 +58,7 @@ class Run:
         "skipped",
         "start_by",
         "started",
+        "target",
         "trusted_until",
         "waits",
         "worker",
@@ -73,6 +78,7 @@ class Run:
     ) -> None:
         self.claimed = claimed
         self.consumer = consumer
+        self.target = consumer.targets.get(claimed.task, consumer.default)
         self.worker = worker
         self.committed = committed
         self.in_transaction = False
@@ -157,6 +163,19 @@ class Run:
     def may_be_settled(self) -> bool:
         """Return whether the storage may still accept this run's outcome: its lease is trusted."""
         return self.trusted_until is None or self.trusted_until > time.monotonic()
+
+    def decide(self, error: BaseException, chance: float) -> Outcome:
+        """Return the outcome of this run if it raised: by its target's rule, else by the job's retry policy."""
+        claimed = self.claimed
+        if self.target.decide is not None and (outcome := self.target.decide(error, claimed)) is not None:
+            return outcome
+        return decide(
+            error,
+            attempts=claimed.attempts,
+            max_attempts=claimed.max_attempts,
+            options=claimed.options,
+            chance=chance,
+        )
 
     def end(self) -> bool:
         """Acquire the right to end this run: only the first caller gets it."""

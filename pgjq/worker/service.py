@@ -37,8 +37,10 @@ class Service:
         grace: float,
         *,
         strict: bool = False,
+        middleware: Sequence[Any] = (),
     ) -> None:
         self._queues = queues
+        self._middleware = middleware
         self._worker = worker
         self._concurrency = concurrency
         self._policy = policy
@@ -51,7 +53,7 @@ class Service:
     async def start(self) -> None:
         """Start to consume, if there is a handler."""
         self._deadline = Deadline()
-        consumers = [consumer for queue in self._queues if (consumer := queue.consumer()) is not None]
+        consumers = [consumer for queue in self._queues if (consumer := queue.consumer(self._middleware)) is not None]
         if consumers:
             first = self._queues[0]
             with bounded(self._deadline):  # For all threads and tasks of the engine.
@@ -171,8 +173,8 @@ def check_one_storage(queues: Sequence[QueueBase]) -> None:
         raise ValidationError("the queues of a worker must share one storage object")
     if len({queue.name for queue in queues}) < len(queues):
         raise ValidationError("the queues of a worker must have different names")
-    if any(queue.handler is None for queue in queues):
-        raise ValidationError("every queue of a worker needs a handler: queue.execute(handler)")
+    if any(not queue.consumes for queue in queues):
+        raise ValidationError("every queue of a worker needs a task or a handler: @queue.task, queue.execute(handler)")
 
 
 def common_policy(queues: Sequence[QueueBase]) -> LeasePolicy:

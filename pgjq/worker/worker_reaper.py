@@ -38,7 +38,8 @@ def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Rea
 def stalled(job: Reaped, serde: Serde) -> Event:
     """Return the event of a stalled job; if it failed, with its error, which has the payload."""
     at = datetime.now(UTC)
-    event = Event("stalled", job.queue, job.id, at, job.attempts, count=job.count, action=job.action, reason=job.reason)
+    event = Event("stalled", job.queue, job.id, at, job.attempts, count=job.count, action=job.action, task=job.task)
+    event = replace(event, reason=job.reason)
     if job.payload is None:
         return event
     error = failure(
@@ -56,7 +57,7 @@ def became(event: Event) -> Event:
     """Return the event of the state that a stalled job changed to."""
     name = "failing" if event.action == "recovered" else event.action
     assert name is not None  # noqa: S101  (a stalled event always has an action)
-    return Event(name, event.queue, event.id, event.at, event.attempts, error=event.error)
+    return Event(name, event.queue, event.id, event.at, event.attempts, error=event.error, task=event.task)
 
 
 class WorkerReaper:

@@ -6,7 +6,7 @@
 -- One snapshot, so each job is in exactly one of done and job. A result or error is not shown after its time to live. A
 -- function, because it runs once for each awaited job, and planning took four fifths of its time. Index: the primary
 -- keys.
-create function pgjq.standing(in_queue text, ids text[], seqs bigint[]) returns table (
+create function pgjq.job_state(in_queue text, ids text[], seqs bigint[]) returns table (
     seq bigint, state smallint, attempts smallint, max_attempts smallint, result bytea, error text, expired boolean
 )
 language plpgsql stable
@@ -41,7 +41,7 @@ $$;
 -- The mark and the end cannot miss each other: both lock the job's row. If the mark is first, the end sees it; if the
 -- end is first, there is no row to mark, and the caller, which reads afterwards, finds the job in `done`.
 -- Index: body_id, then the primary key.
-create function pgjq.want_answer(in_queue text, job_id text) returns bigint
+create function pgjq.mark_awaited(in_queue text, job_id text) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -60,7 +60,7 @@ $$;
 
 -- The notification of a job's end for its waiters: queue, id and state, and never the result. No id means every job of
 -- the queue: a deleted queue sends one notification, however many jobs it had.
-create function pgjq.ending(queue text, id text, state text) returns text
+create function pgjq.end_notification(queue text, id text, state text) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -68,23 +68,23 @@ as $$
 $$;
 
 -- Notify the waiters of these jobs of their ends. Only jobs with the mark `awaited` are notified.
-create function pgjq.answer(endings text[]) returns bigint
+create function pgjq.notify_waiters(endings text[]) returns bigint
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-    select count(pg_notify('pgjq.answers', page)) from pgjq.pages($1) as page
+    select count(pg_notify('pgjq.results', page)) from pgjq.notification_pages($1) as page
 $$;
 
 -- The same, for a batch of jobs by number; jobs without a state are about to be deleted, and their bodies must still
 -- exist. A function, so that settling a job without waiters plans none of this.
-create function pgjq.answer_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
+create function pgjq.notify_waiters_of_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 as $$
 begin
-    return pgjq.answer(array_agg(pgjq.ending(
+    return pgjq.notify_waiters(array_agg(pgjq.end_notification(
         q.name, b.id, coalesce((array['completed', 'failed', 'cancelled'])[j.state - 2], 'deleted')
     )))
     from unnest(queue_ids, seqs, states) as j (queue_id, seq, state)

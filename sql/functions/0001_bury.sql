@@ -6,7 +6,7 @@
 -- attempt and a further dead letter are those of its new queue. It is enqueued like any other job, in the transaction
 -- in which the original fails: a copy that the queue's policy refuses is not made. A queue in strict order gets the
 -- original's id as key if there was none.
-create function pgjq.bury(queue_ids integer[], seqs bigint[]) returns void
+create function pgjq.copy_dead_letters(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -28,7 +28,7 @@ begin
                 'singleton_key', coalesce(d.singleton_key, case when (t.id & 7) = 5 then b.id end),
                 'options', nullif(
                     b.options - '{dead_letter,expire_in_seconds,heartbeat_seconds}'::text[], '{}'
-                )
+                ), 'task', b.task, 'headers', b.headers
             )) || jsonb_build_object('source', jsonb_build_object(
                 'queue', q.name, 'id', b.id, 'attempts', d.attempts, 'error', d.error
             )) as settings
@@ -77,7 +77,7 @@ begin
                 'singleton_key', j.singleton_key,
                 'options', nullif(
                     b.options - '{dead_letter,expire_in_seconds,heartbeat_seconds}'::text[], '{}'
-                )
+                ), 'task', b.task, 'headers', b.headers
             )) as settings
         from pgjq.job as j
         inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
@@ -96,12 +96,12 @@ begin
         end if;
         if back then
             if letter.awaited then
-                perform pgjq.answer_jobs(array[here], array[letter.seq], null);
+                perform pgjq.notify_waiters_of_jobs(array[here], array[letter.seq], null);
             end if;
             delete from pgjq.job as j where j.seq = letter.seq and j.queue_id = here;
             delete from pgjq.progress as p where p.seq = letter.seq and p.queue_id = here;
             delete from pgjq.body as b where b.seq = letter.seq and b.queue_id = here;
-            perform pgjq.next_turn(array[here], array[letter.singleton_key]);
+            perform pgjq.unblock_keys(array[here], array[letter.singleton_key]);
             sent := sent + 1;
         end if;
     end loop;

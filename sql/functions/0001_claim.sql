@@ -25,7 +25,7 @@ as $$
 begin
     with due as materialized (
         select w.seq, w.queue_id from pgjq.job as w
-        where not w.ready and not w.held and w.state <> 1 and w.run_at <= pgjq.now()
+        where not w.ready and not w.blocked and w.state <> 1 and w.run_at <= pgjq.now()
         order by w.run_at
         limit 1000 for update skip locked
     )
@@ -36,18 +36,19 @@ end
 $$;
 
 -- Claim up to `limit` due jobs of some queues, in the queues' order, for one worker. Guarantees: sql/queries/claim.sql.
--- Where the policy lets one job of a key run at a time, `pgjq.choose` checks the keys first, and this function calls
--- itself with the `chosen` jobs.
+-- Where the policy lets one job of a key run at a time, `pgjq.pick_serial` checks the keys first, and this function
+-- calls itself with the `picked` jobs.
 --
 -- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique only
 -- within a partition, so the update names the queue as well.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
-    max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, chosen tid[] default null
+    max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, picked tid[] default null
 ) returns table (
-    queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
-    max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
-    checkpoint bytea, options jsonb, published bigint
+    queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
+    attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
+    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb,
+    published bigint
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -64,27 +65,27 @@ declare
     clock constant timestamptz := pgjq.now();
     expiry constant timestamptz := clock + make_interval(secs => claim.expire);
     until constant timestamptz := least(clock + make_interval(secs => claim.lease), expiry);
-    watched constant boolean := pgjq.watched();
+    has_subscribers constant boolean := pgjq.has_subscribers();
     room integer := claim."limit";
     wanted text;
     wanted_id integer;
     taken integer;
 begin
     if exists (
-        select from pgjq.job as w where not w.ready and not w.held and w.state <> 1 and w.run_at <= clock
+        select from pgjq.job as w where not w.ready and not w.blocked and w.state <> 1 and w.run_at <= clock
     ) then
         perform pgjq.promote();
     end if;
     foreach wanted in array claim.queues loop
         wanted_id := (select q.id from pgjq.queue as q where q.name = wanted and not q.paused);
         continue when wanted_id is null;
-        if chosen is null and (wanted_id & 7) in (2, 3, 5) then
+        if picked is null and (wanted_id & 7) in (2, 3, 5) then
             for n in 1..10 loop
                 begin
                     return query
                     select c.* from pgjq.claim(
                         array[wanted], claim.worker, room, claim.lease, claim.expire, claim.max_stalled,
-                        claim.requeue_exhausted, claim.claim_id, pgjq.choose(wanted_id, room)
+                        claim.requeue_exhausted, claim.claim_id, pgjq.pick_serial(wanted_id, room)
                     ) as c;
                     get diagnostics taken = row_count;
                     room := room - taken;
@@ -98,11 +99,12 @@ begin
             continue;
         end if;
         return query
-        with picked as (
+        with claimed as (
             update pgjq.job as j
             set
                 state = 1, ready = false, lease = j.lease + 1, attempts = j.attempts + 1, worker_id = claim.worker,
-                started_at = clock, claim_id = claim.claim_id, max_stalled = claim.max_stalled, requeue_exhausted = claim.requeue_exhausted,
+                started_at = clock, claim_id = claim.claim_id, max_stalled = claim.max_stalled,
+                requeue_exhausted = claim.requeue_exhausted,
                 lease_seconds = case when b.options is null then claim.lease
                     else coalesce((b.options ->> 'heartbeat_seconds')::double precision, claim.lease) end,
                 expire_at = case when b.options is null then expiry
@@ -119,7 +121,7 @@ begin
                 j.queue_id = wanted_id
                 and b.seq = j.seq and b.queue_id = wanted_id
                 -- The array is computed once; a plain IN (subquery) may run again, and claim more than the limit.
-                and j.ctid = any(coalesce(claim.chosen, array(
+                and j.ctid = any(coalesce(claim.picked, array(
                     select head.ctid from pgjq.job as head
                     where head.ready and head.queue_id = wanted_id
                     order by head.queue_id, head.rank, head.seq
@@ -128,7 +130,7 @@ begin
             returning
                 j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
                 j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision as expire_seconds,
-                b.options
+                b.options, b.task, b.headers
         )
         select
             wanted, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts, p.created_at,
@@ -138,11 +140,12 @@ begin
                 select progress.checkpoint from pgjq.progress
                 where progress.seq = p.seq and progress.queue_id = p.queue_id
             ) end,
-            p.options,
-            case when watched then (
-                select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts))) from picked as e
+            p.options, p.task, p.headers,
+            case when has_subscribers then (
+                select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts, task => e.task)))
+                from claimed as e
             ) end
-        from picked as p;
+        from claimed as p;
         get diagnostics taken = row_count;
         room := room - taken;
         exit when room <= 0;
@@ -157,9 +160,9 @@ $$;
 --
 -- Index: job_lease, all of it: as many rows as there are running jobs. It runs only after an answer was lost.
 create function pgjq.find_claimed(claim_id bigint) returns table (
-    queue text, queue_id integer, seq bigint, number integer, rank smallint, id text, payload bytea, attempts smallint,
-    max_attempts smallint, created_at timestamptz, lease_seconds real, expire_seconds double precision,
-    checkpoint bytea, options jsonb
+    queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
+    attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
+    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb
 )
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -171,7 +174,8 @@ set enable_mergejoin = off
 as $$
     select
         q.name, j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
-        j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options
+        j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options,
+        b.task, b.headers
     from pgjq.job as j
     inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
     inner join pgjq.queue as q on q.id = j.queue_id

@@ -8,7 +8,7 @@ return statement_timestamp();
 
 -- A retention as an interval. Rows written by hand may hold any number: one out of bounds counts as the bound, so that
 -- one such row fails no statement about many. Inlined like `pgjq.now`.
-create function pgjq.span(seconds double precision) returns interval
+create function pgjq.bounded_interval(seconds double precision) returns interval
 language sql immutable parallel safe
 return make_interval(secs => least(greatest(seconds, 0), 3155760000));
 

@@ -5,22 +5,22 @@
 -- Producers share the lock; a transaction that deletes or redefines the queue takes it exclusively. It costs a
 -- microsecond and no write. A snapshot that is older than the lock may show a queue that is gone: then this locks the
 -- queue's row, which fails as a serialization failure. It does the same if the lock is not free: any login can hold it.
-create function pgjq.enter(queue text) returns boolean
+create function pgjq.lock_queue(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) or pgjq.await_queue(queue) then
+    if pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue)) or pgjq.wait_for_queue_lock(queue) then
         if current_setting('transaction_isolation') = 'read committed' then
             return true;
         end if;
     end if;
-    return pgjq.enter_row(queue);
+    return pgjq.lock_queue_row(queue);
 end
 $$;
 
 -- Wait for the lock of a queue for as long as creating or deleting one takes; return whether it was obtained.
-create function pgjq.await_queue(queue text) returns boolean
+create function pgjq.wait_for_queue_lock(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '200ms'
@@ -35,7 +35,7 @@ $$;
 
 -- Keep a queue unchanged by its row lock, which needs rights on the table: deleting or redefining the queue waits for
 -- it, too. It costs a write.
-create function pgjq.enter_row(queue text) returns boolean
+create function pgjq.lock_queue_row(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '10s'
@@ -50,12 +50,12 @@ end
 $$;
 
 -- The number of a queue, which its first use creates.
-create function pgjq.queue_id(queue text) returns integer
+create function pgjq.get_or_create_queue(queue text) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    entered constant boolean := pgjq.enter(queue);
+    entered constant boolean := pgjq.lock_queue(queue);
     found_id integer;
 begin
     loop
@@ -102,12 +102,26 @@ return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
     || @.key == "dead_letter" && @.value.type() == "string"
 ))';
 
+-- Whether headers of a job are within the bounds of `pgjq/options.py`: texts by name, 64 of them and 8 KiB at most.
+create function pgjq.are_valid_headers(headers jsonb) returns boolean
+language sql immutable
+return jsonb_typeof(headers) = 'object' and not headers @? '$.keyvalue() ? (@.value.type() != "string" || @.key == "")'
+and (
+    select count(*) <= 64 and coalesce(sum(octet_length(h.key) + octet_length(h.value)), 0) <= 8192
+    from jsonb_each_text(case when jsonb_typeof(headers) = 'object' then headers else '{}' end) as h
+);
+
+-- Return the name of a task if it may be one, else null: `pgjq.job.is_task_name` in SQL.
+create function pgjq.valid_task_name(name text) returns text
+language sql immutable
+return case when length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]' then name end;
+
 -- Whether a job's id and settings are within the bounds of `pgjq/options.py`. Claims, reapers and pruning compute with
 -- the times of every job: one invalid time would fail them all.
 --
 -- Not a constraint of the tables, because PostgreSQL prepares each constraint for every statement, and a single enqueue
--- took half as long again. `pgjq.set_aside` handles rows that were written in another way.
-create function pgjq.is_sound(id text, settings jsonb) returns boolean
+-- took half as long again. `pgjq.fail_invalid_jobs` handles rows that were written in another way.
+create function pgjq.is_valid_job(id text, settings jsonb) returns boolean
 language sql stable
 return length(id) between 1 and 512 and (
     settings is null or (
@@ -124,12 +138,16 @@ return length(id) between 1 and 512 and (
         and coalesce(
             jsonb_typeof(settings -> 'options') = 'null' or pgjq.are_valid_options(settings -> 'options'), true
         )
+        and coalesce(pgjq.valid_task_name(settings ->> 'task') is not null or settings ->> 'task' is null, true)
+        and coalesce(
+            jsonb_typeof(settings -> 'headers') = 'null' or pgjq.are_valid_headers(settings -> 'headers'), true
+        )
     )
 );
 
 -- Remove a body if it has no job. It waits for a writer that may be about to commit one: after the lock, one snapshot
 -- shows the job in one of the two tables, or there is none. A snapshot as old as the caller's transaction cannot tell.
-create function pgjq.remove_leftover(in_queue integer, holder bigint) returns void
+create function pgjq.remove_orphan_body(in_queue integer, holder bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -207,7 +225,7 @@ begin
                 return;
             end if;
         else
-            perform pgjq.remove_leftover(in_queue, holder);
+            perform pgjq.remove_orphan_body(in_queue, holder);
         end if;
     end loop;
 end
@@ -218,7 +236,7 @@ $$;
 -- Slots are aligned to the epoch, so all callers compute the same ones. The first job has the slot until it ends, even
 -- if the job has long been completed; cancelling or deleting the job frees the slot. With `next_slot`, a job that finds
 -- the slot taken gets the next one, if that is free, and runs when it begins, or later if its own time is later.
-create function pgjq.take_slot(
+create function pgjq.take_time_slot(
     in_queue integer, slot_key text, seconds double precision, next_slot boolean, taker bigint,
     out begins_at timestamptz, out holder_state smallint
 )
@@ -240,14 +258,14 @@ begin
     for n in 0..case when next_slot then 1 else 0 end loop
         begins_at := first + n * length;
         loop
-            insert into pgjq.slot (queue_id, key, begins_at, ends_at, seq)
-            values (in_queue, slot_key, take_slot.begins_at, take_slot.begins_at + length, taker)
+            insert into pgjq.time_slot (queue_id, key, begins_at, ends_at, seq)
+            values (in_queue, slot_key, take_time_slot.begins_at, take_time_slot.begins_at + length, taker)
             on conflict (queue_id, key, begins_at) do nothing;
             if found then
                 return;
             end if;
-            select s.seq into holder from pgjq.slot as s
-            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_slot.begins_at;
+            select s.seq into holder from pgjq.time_slot as s
+            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_time_slot.begins_at;
             continue when not found;
             -- In a new snapshot: a concurrent transaction that was waited for has committed its job with its slot.
             select coalesce(j.state, d.state) into holder_state
@@ -255,8 +273,8 @@ begin
             left join pgjq.job as j on j.seq = h.seq and j.queue_id = in_queue
             left join pgjq.done as d on d.seq = h.seq and d.queue_id = in_queue and d.state <> 5;
             exit when holder_state is not null;
-            update pgjq.slot as s set seq = taker
-            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_slot.begins_at and s.seq = holder;
+            update pgjq.time_slot as s set seq = taker
+            where s.queue_id = in_queue and s.key = slot_key and s.begins_at = take_time_slot.begins_at and s.seq = holder;
             if found then
                 return;
             end if;
@@ -268,7 +286,7 @@ $$;
 
 -- Find the jobs of a batch that the queue cannot accept: in strict order without a key, or with a missing dead letter
 -- queue. They are returned and not raised, so that the caller's transaction stays usable.
-create function pgjq.find_wrong(here integer, common jsonb, own jsonb[], ids text[])
+create function pgjq.find_invalid_jobs(here integer, common jsonb, own jsonb[], ids text[])
 returns table (n bigint, status text)
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -291,7 +309,7 @@ $$;
 -- All of it runs in a block that is rolled back if the job is refused: an id that was freed for it is then taken again.
 -- It waits for a concurrent job with the same key or id, and the next round sees its result. With a snapshot as old as
 -- the caller's transaction no round would: there the conflict is a serialization failure.
-create function pgjq.enqueue_limited(
+create function pgjq.add_limited_job(
     queue text, here integer, given bigint, job_id text, job_payload bytea, settings jsonb
 ) returns table (status text, state smallint, result bytea)
 language plpgsql volatile
@@ -318,10 +336,10 @@ begin
             select j.state into refused from pgjq.job as j
             where
                 j.queue_id = here and coalesce(j.singleton_key, '') = job_key and (j.queue_id & 7) > 0
-                and pgjq.place(j.queue_id, j.state) = pgjq.place(here, 0::smallint)
+                and pgjq.policy_slot(j.queue_id, j.state) = pgjq.policy_slot(here, 0::smallint)
             limit 1;
             if refused is null and settings ->> 'singleton_seconds' is not null then
-                slot := pgjq.take_slot(
+                slot := pgjq.take_time_slot(
                     here, job_key, (settings ->> 'singleton_seconds')::double precision,
                     coalesce((settings ->> 'singleton_next_slot')::boolean, false), given
                 );
@@ -359,9 +377,10 @@ $$;
 -- Add a batch of jobs; return those that were not added, and why. Position counts from 1.
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
--- max_attempts, singleton_key, on_failed, awaited, and under `options` the job's own options. `seqs` are numbers drawn
--- before, if one call needs several batches; else they are drawn here, in the order of the arrays. A job inherits here
--- the options of the queue's definition that it does not set, and keeps them.
+-- max_attempts, singleton_key, on_failed, awaited, task, headers, and under `options` the job's own options. `seqs` are
+-- numbers drawn before, if one call needs several batches; else they are drawn here, in the order of the arrays. A job
+-- inherits here the options of the queue's definition that it does not set, and keeps them; with `backoff`, it is
+-- retried with backoff if neither sets that.
 --
 -- Rows are inserted in the order of their ids. Two callers with ids in common therefore wait for each other in the same
 -- order and cannot deadlock; unsorted, half of such calls failed. The insert waits for a transaction in flight that
@@ -375,7 +394,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    entered constant boolean := pgjq.enter(queue);
+    entered constant boolean := pgjq.lock_queue(queue);
     here integer := (select q.id from pgjq.queue as q where q.name = queue);
     at constant timestamptz := pgjq.now();
     inherited constant jsonb := (select q.options from pgjq.queue as q where q.id = here);
@@ -383,15 +402,16 @@ declare
         seqs, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids)))
     );
     added text[];
+    tasks text[];
     taken record;
 begin
     if (here & 7) = 5 or common -> 'options' ? 'dead_letter' or own is not null then
-        return query select w.n, w.status, null::smallint, null::bytea from pgjq.find_wrong(here, common, own, ids) as w;
+        return query select w.n, w.status, null::smallint, null::bytea from pgjq.find_invalid_jobs(here, common, own, ids) as w;
         if found then
             return;
         end if;
     end if;
-    here := coalesce(here, pgjq.queue_id(queue));
+    here := coalesce(here, pgjq.get_or_create_queue(queue));
     if not common ? 'checked' and (
         (here & 7) in (1, 3, 4) or common ->> 'singleton_seconds' is not null
         or exists (select from unnest(own) as o (s) where o.s ->> 'singleton_seconds' is not null)
@@ -399,7 +419,7 @@ begin
         return query
         select g.n, e.status, e.state, e.result
         from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
-        cross join lateral pgjq.enqueue_limited(
+        cross join lateral pgjq.add_limited_job(
             queue, here, g.seq, g.id, g.payload, common || coalesce(g.own, '{}')
         ) as e
         order by g.n;
@@ -414,15 +434,19 @@ begin
     ),
 
     new as (
-        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source)
+        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source, task, headers)
         select
             g.seq, at, here, g.id, g.payload,
-            case when inherited is null then g.s -> 'options'
-                else nullif((inherited - 'retry_limit') || coalesce(nullif(g.s -> 'options', 'null'), '{}'), '{}') end,
-            g.s -> 'source'
+            case
+                when g.s ->> 'backoff' = 'true' then '{"retry_backoff": true}' || coalesce(inherited - 'retry_limit', '{}')
+                    || coalesce(nullif(g.s -> 'options', 'null'), '{}')
+                when inherited is null then g.s -> 'options'
+                else nullif((inherited - 'retry_limit') || coalesce(nullif(g.s -> 'options', 'null'), '{}'), '{}')
+            end,
+            g.s -> 'source', g.s ->> 'task', nullif(g.s -> 'headers', 'null')
         from given as g order by g.id, g.n
         on conflict (queue_id, id) where not superseded do nothing
-        returning seq, id
+        returning seq, id, task
     ),
 
     born as (
@@ -449,12 +473,13 @@ begin
         ) as due
     )
 
-    select array_agg(new.id) into added from new;
+    select array_agg(new.id), array_agg(new.task) into added, tasks from new;
 
     if cardinality(added) > 0 then
         perform pgjq.wake(queue);
-        if pgjq.watched() then
-            perform pgjq.publish(array_agg(pgjq.event('queued', queue, a.id, 0))) from unnest(added) as a (id);
+        if pgjq.has_subscribers() then
+            perform pgjq.publish(array_agg(pgjq.event('queued', queue, a.id, 0, task => a.task)))
+            from unnest(added, tasks) as a (id, task);
         end if;
     end if;
     if cardinality(added) = cardinality(ids) then
@@ -503,7 +528,7 @@ declare
     drawn bigint[] := seqs;
 begin
     if seqs is not null and not exists (
-        select from pgjq.reserved as r
+        select from pgjq.reservation as r
         where
             r.xid = pg_current_xact_id_if_assigned()
             and r.seqs @> (select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(enqueue_jobs.seqs) as s (seq))
@@ -514,8 +539,8 @@ begin
         drawn := coalesce(drawn, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids))));
     end if;
     if (
-        not pgjq.is_sound('common', common)
-        or exists (select from unnest(ids, own) as g (id, own) where not pgjq.is_sound(g.id, g.own))
+        not pgjq.is_valid_job('common', common)
+        or exists (select from unnest(ids, own) as g (id, own) where not pgjq.is_valid_job(g.id, g.own))
     ) then
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
@@ -540,7 +565,7 @@ $$;
 
 -- Draw numbers for jobs that are about to be enqueued; also return the properties of their queue. For a caller that may
 -- COPY the jobs itself, and does (`copying`), the numbers are not recorded in `reserved`.
-create function pgjq.reserve(
+create function pgjq.reserve_numbers(
     queue text, count integer, copying boolean default false,
     out queue_id integer, out at text, out options text, out seqs bigint[]
 )
@@ -549,26 +574,26 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_variable
 begin
-    queue_id := pgjq.queue_id(queue);
+    queue_id := pgjq.get_or_create_queue(queue);
     at := pgjq.now()::text;
     options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
     seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
     if count > 0 and (not copying or (queue_id & 7) > 0) then
-        insert into pgjq.reserved (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
-        perform pgjq.forget_reserved();
+        insert into pgjq.reservation (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
+        perform pgjq.delete_old_reservations();
     end if;
 end
 $$;
 
 -- Delete reservations of ended transactions, without waiting for a lock.
-create function pgjq.forget_reserved() returns void
+create function pgjq.delete_old_reservations() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
     if current_setting('transaction_isolation') = 'read committed' then
-        delete from pgjq.reserved as r where r.ctid = any(array(
-            select o.ctid from pgjq.reserved as o
+        delete from pgjq.reservation as r where r.ctid = any(array(
+            select o.ctid from pgjq.reservation as o
             where o.xid < pg_snapshot_xmin(pg_current_snapshot())
             for update skip locked
         ));
@@ -593,16 +618,16 @@ declare
         (settings ->> 'run_at')::timestamptz,
         at + make_interval(secs => coalesce((settings ->> 'delay')::double precision, 0))
     );
-    -- Inlined `pgjq.enter`.
+    -- Inlined `pgjq.lock_queue`.
     entered constant boolean := pg_try_advisory_xact_lock_shared(hashtext('pgjq.queue'), hashtext(queue));
     inherited jsonb;
     given bigint;
 begin
-    if not pgjq.is_sound(job_id, settings) then
+    if not pgjq.is_valid_job(job_id, settings) then
         raise exception 'a job has an id or settings that cannot be' using errcode = 'check_violation';
     end if;
     if not entered or current_setting('transaction_isolation') <> 'read committed' then
-        perform pgjq.enter(queue);
+        perform pgjq.lock_queue(queue);
     end if;
     select q.id, q.options into here, inherited from pgjq.queue as q where q.name = queue;
     if (
@@ -612,13 +637,17 @@ begin
         return null;
     end if;
     if here is null then
-        here := pgjq.queue_id(queue);
+        here := pgjq.get_or_create_queue(queue);
     end if;
-    insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
+    if settings ->> 'backoff' = 'true' then
+        inherited := '{"retry_backoff": true}' || coalesce(inherited, '{}');
+    end if;
+    insert into pgjq.body (seq, created_at, queue_id, id, payload, options, task, headers)
     values (
         nextval('pgjq.job_seq'), at, here, job_id, job_payload,
         case when inherited is null then settings -> 'options'
-            else nullif((inherited - 'retry_limit') || coalesce(settings -> 'options', '{}'), '{}') end
+            else nullif((inherited - 'retry_limit') || coalesce(settings -> 'options', '{}'), '{}') end,
+        settings ->> 'task', settings -> 'headers'
     )
     on conflict (queue_id, id) where not superseded do nothing
     returning seq into given;
@@ -640,19 +669,20 @@ begin
         coalesce((settings ->> 'awaited')::boolean, false), settings ->> 'singleton_key'
     );
     perform pgjq.wake(queue);
-    if pgjq.watched() then
-        perform pgjq.publish(array[pgjq.event('queued', queue, job_id, 0)]);
+    if pgjq.has_subscribers() then
+        perform pgjq.publish(array[pgjq.event('queued', queue, job_id, 0, task => settings ->> 'task')]);
     end if;
     return given;
 end
 $$;
 
 -- Enqueue one job from SQL: select pgjq.enqueue('mail', '{"to": "ann"}', id => 'welcome-7');
+-- A payload with a text under `task` names a task: select pgjq.enqueue('mail', '{"task": "receipt", "args": [7]}');
 create function pgjq.enqueue(
     queue text, payload jsonb, id text default null, priority integer default 0, run_at timestamptz default null,
     delay double precision default null, result_ttl double precision default null, max_attempts integer default null,
     singleton_key text default null, singleton_seconds double precision default null,
-    singleton_next_slot boolean default false, dead_letter text default null,
+    singleton_next_slot boolean default false, dead_letter text default null, headers jsonb default null,
     out job_id text, out status text, out existing_state text, out result bytea
 )
 language plpgsql volatile
@@ -696,6 +726,10 @@ begin
     if dead_letter = queue then
         raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
     end if;
+    if not pgjq.are_valid_headers(headers) then
+        raise exception 'headers must be an object with texts, 64 of them and 8192 bytes at most'
+        using errcode = 'check_violation';
+    end if;
     -- As for Python's callers, a century is the longest time and a microsecond the shortest.
     if delay > 3155760000 then
         delay := 3155760000;
@@ -712,7 +746,10 @@ begin
             'priority', priority, 'run_at', run_at, 'delay', delay, 'result_ttl', result_ttl,
             'max_attempts', max_attempts, 'singleton_key', singleton_key,
             'singleton_seconds', singleton_seconds, 'singleton_next_slot', nullif(singleton_next_slot, false),
-            'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end
+            'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end,
+            'task', case when jsonb_typeof(payload -> 'task') = 'string'
+                then pgjq.valid_task_name(payload ->> 'task') end,
+            'headers', nullif(headers, '{}')
         ))
     ) as e;
     if answer.status = 'needs_key' then

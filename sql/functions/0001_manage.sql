@@ -21,7 +21,7 @@ declare
     gone record;
 begin
     with wanted as materialized (
-        select b.queue_id, b.seq, b.id
+        select b.queue_id, b.seq, b.id, b.task
         from pgjq.body as b
         inner join pgjq.queue as q on b.queue_id = q.id
         where q.name = cancel_jobs.queue and b.id = any(cancel_jobs.ids) and not b.superseded
@@ -31,7 +31,7 @@ begin
         delete from pgjq.job as j
         using wanted as w
         where j.seq = w.seq and j.queue_id = w.queue_id and j.state <> 1
-        returning j.*, w.id
+        returning j.*, w.id, w.task
     ),
 
     history as (
@@ -40,27 +40,29 @@ begin
             max_attempts, stalled, singleton_key, state
         )
         select
-            w.queue_id, w.seq, w.lease, w.started_at, pgjq.now(), pgjq.now() + pgjq.span(w.result_ttl),
-            case when w.delete_after > 0 then pgjq.now() + pgjq.span(w.delete_after) end, w.worker_id,
+            w.queue_id, w.seq, w.lease, w.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(w.result_ttl),
+            case when w.delete_after > 0 then pgjq.now() + pgjq.bounded_interval(w.delete_after) end, w.worker_id,
             w.delete_after, w.rank, w.attempts, w.max_attempts, w.stalled, w.singleton_key, 5
         from withdrawn as w
     )
 
     select
         array_agg(w.queue_id) as queue_ids, array_agg(w.id) as ids, array_agg(w.attempts) as attempts,
-        array_agg(w.singleton_key) as keys,
-        array_agg(pgjq.ending(cancel_jobs.queue, w.id, 'cancelled')) filter (where w.awaited) as endings
+        array_agg(w.singleton_key) as keys, array_agg(w.task) as tasks,
+        array_agg(pgjq.end_notification(cancel_jobs.queue, w.id, 'cancelled')) filter (where w.awaited) as endings
     into gone from withdrawn as w;
     if gone.ids is null then
         return;
     end if;
-    perform pgjq.next_turn(gone.queue_ids, gone.keys);
-    if pgjq.watched() then
-        perform pgjq.publish(array_agg(pgjq.event('cancelled', cancel_jobs.queue, g.id, g.attempts)))
-        from unnest(gone.ids, gone.attempts) as g (id, attempts);
+    perform pgjq.unblock_keys(gone.queue_ids, gone.keys);
+    if pgjq.has_subscribers() then
+        perform pgjq.publish(
+            array_agg(pgjq.event('cancelled', cancel_jobs.queue, g.id, g.attempts, task => g.task))
+        )
+        from unnest(gone.ids, gone.attempts, gone.tasks) as g (id, attempts, task);
     end if;
     if gone.endings is not null then
-        perform pgjq.answer(gone.endings);
+        perform pgjq.notify_waiters(gone.endings);
     end if;
     return query select g.id from unnest(gone.ids) as g (id);
 end
@@ -114,7 +116,7 @@ begin
 
     select
         array_agg(g.queue_id) as queue_ids, array_agg(g.seq) as seqs, array_agg(g.singleton_key) as keys,
-        array_agg(pgjq.ending(delete_jobs.queue, g.id, 'deleted')) filter (where g.awaited) as endings
+        array_agg(pgjq.end_notification(delete_jobs.queue, g.id, 'deleted')) filter (where g.awaited) as endings
     into gone from both_of_them as g;
 
     delete from pgjq.progress as p
@@ -125,9 +127,9 @@ begin
     using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
     where b.seq = g.seq and b.queue_id = g.queue_id
     returning b.id;
-    perform pgjq.next_turn(gone.queue_ids, gone.keys);
+    perform pgjq.unblock_keys(gone.queue_ids, gone.keys);
     if gone.endings is not null then
-        perform pgjq.answer(gone.endings);
+        perform pgjq.notify_waiters(gone.endings);
     end if;
 end
 $$;
@@ -152,13 +154,14 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    entered constant boolean := pgjq.enter(retry_jobs.queue);
+    entered constant boolean := pgjq.lock_queue(retry_jobs.queue);
     record_of pgjq.done;
     named record;
     revived text[] := '{}';
+    tasks text[] := '{}';
 begin
     for named in
-        select b.id, b.seq, b.queue_id
+        select b.id, b.seq, b.queue_id, b.task
         from pgjq.queue as q
         inner join pgjq.body as b on b.queue_id = q.id
         where q.name = retry_jobs.queue and b.id = any(retry_jobs.ids) and not b.superseded
@@ -184,15 +187,16 @@ begin
         delete from pgjq.done as d where d.seq = named.seq and d.queue_id = named.queue_id;
         update pgjq.progress as p set error = null, stalled_on = '{}'
         where p.seq = named.seq and p.queue_id = named.queue_id;
-        perform pgjq.next_turn(array[named.queue_id], array[record_of.singleton_key]);
+        perform pgjq.unblock_keys(array[named.queue_id], array[record_of.singleton_key]);
         revived := revived || named.id;
+        tasks := tasks || named.task;
         return query select named.id, 'queued';
     end loop;
     if cardinality(revived) > 0 then
         perform pgjq.wake(retry_jobs.queue);
-        if pgjq.watched() then
-            perform pgjq.publish(array_agg(pgjq.event('queued', retry_jobs.queue, r.id, 0)))
-            from unnest(revived) as r (id);
+        if pgjq.has_subscribers() then
+            perform pgjq.publish(array_agg(pgjq.event('queued', retry_jobs.queue, r.id, 0, task => r.task)))
+            from unnest(revived, tasks) as r (id, task);
         end if;
     end if;
 end
@@ -285,7 +289,7 @@ begin
     into gone from live as l;
 
     if gone.awaited_seqs is not null then
-        perform pgjq.answer_jobs(gone.awaited_queue_ids, gone.awaited_seqs, null);
+        perform pgjq.notify_waiters_of_jobs(gone.awaited_queue_ids, gone.awaited_seqs, null);
     end if;
     delete from pgjq.progress as p
     using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
@@ -293,7 +297,7 @@ begin
     delete from pgjq.body as b
     using unnest(gone.queue_ids, gone.seqs) as g (queue_id, seq)
     where b.seq = g.seq and b.queue_id = g.queue_id;
-    perform pgjq.next_turn(gone.queue_ids, gone.keys);
+    perform pgjq.unblock_keys(gone.queue_ids, gone.keys);
     return coalesce(cardinality(gone.seqs), 0);
 end
 $$;

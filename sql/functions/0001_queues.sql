@@ -2,13 +2,13 @@
 
 -- Keep a queue that will be referred to from being deleted until this transaction ends; return whether it exists. Waits
 -- for a delete in flight. Null is no queue and returns true.
-create function pgjq.keep_queue(queue text) returns boolean
+create function pgjq.lock_referenced_queue(queue text) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform from pgjq.queue as q where q.name = keep_queue.queue for key share;
-    return found or keep_queue.queue is null;
+    perform from pgjq.queue as q where q.name = lock_referenced_queue.queue for key share;
+    return found or lock_referenced_queue.queue is null;
 end
 $$;
 
@@ -53,11 +53,11 @@ begin
     perform pgjq.check_definition(options);
     perform pg_advisory_xact_lock(hashtext('pgjq.queue'), hashtext(queue));
     select q.* into there from pgjq.queue as q where q.name = queue;
-    if not pgjq.keep_queue(options ->> 'dead_letter') then
+    if not pgjq.lock_referenced_queue(options ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
     if there.id is not null and ((there.id & 7) <> policy or (there.id < 0) <> partition) then
-        -- For producers that could not get the lock above: see `pgjq.enter_row`.
+        -- For producers that could not get the lock above: see `pgjq.lock_queue_row`.
         perform from pgjq.queue as q where q.id = there.id for update;
         if (
             there.defined or exists (select from pgjq.body as b where b.queue_id = there.id)
@@ -133,7 +133,7 @@ as $$
 #variable_conflict use_variable
 begin
     perform pgjq.check_definition(jsonb_strip_nulls(changes) - 'warning_queue_size');
-    if not pgjq.keep_queue(changes ->> 'dead_letter') then
+    if not pgjq.lock_referenced_queue(changes ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
     update pgjq.queue as q
@@ -187,9 +187,9 @@ begin
         delete from pgjq.progress as p where p.queue_id = there.id;
         delete from pgjq.body as b where b.queue_id = there.id;
     end if;
-    delete from pgjq.slot as s where s.queue_id = there.id;
+    delete from pgjq.time_slot as s where s.queue_id = there.id;
     delete from pgjq.queue as q where q.id = there.id;
-    perform pgjq.answer(array[pgjq.ending(queue, null, 'deleted')]);
+    perform pgjq.notify_waiters(array[pgjq.end_notification(queue, null, 'deleted')]);
     return 'deleted';
 end
 $$;
@@ -198,14 +198,14 @@ $$;
 -- each once until it has been shorter again.
 --
 -- One pass over the live jobs of all queues; over the endings only on request, because they may be many.
-create function pgjq.observe(with_endings boolean) returns table (queue text, count integer, size integer)
+create function pgjq.record_queue_stats(with_endings boolean) returns table (queue text, count integer, size integer)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-    if observe.with_endings then
-        perform pgjq.wake_forgotten();
+    if record_queue_stats.with_endings then
+        perform pgjq.unblock_forgotten_keys();
     end if;
     with live as materialized (
         select
@@ -226,7 +226,7 @@ begin
             count(*) filter (where d.state = 4) as failed,
             count(*) filter (where d.state = 5) as cancelled
         from pgjq.done as d
-        where observe.with_endings and not d.superseded
+        where record_queue_stats.with_endings and not d.superseded
         group by d.queue_id
     )
 
@@ -234,7 +234,7 @@ begin
     set stats = coalesce(q.stats, '{}') || jsonb_build_object(
         'deferred', coalesce(l.deferred, 0), 'ready', coalesce(l.ready, 0), 'processing', coalesce(l.processing, 0),
         'failing', coalesce(l.failing, 0), 'oldest_ready_age', l.age, 'counted_at', pgjq.now()
-    ) || case when observe.with_endings then jsonb_build_object(
+    ) || case when record_queue_stats.with_endings then jsonb_build_object(
         'completed', coalesce(e.completed, 0), 'failed', coalesce(e.failed, 0), 'cancelled', coalesce(e.cancelled, 0)
     ) else '{}' end
     from pgjq.queue as o

@@ -6,7 +6,7 @@
 create function pgjq.reap("limit" integer, stale_age double precision)
 returns table (
     queue text, id text, stalls integer, attempts smallint, max_attempts smallint, action text, reason text,
-    worker text, payload bytea
+    worker text, payload bytea, task text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    watched constant boolean := pgjq.watched();
+    has_subscribers constant boolean := pgjq.has_subscribers();
     told record;
 begin
     with late as materialized (
@@ -45,13 +45,13 @@ begin
                     select from pgjq.job as o
                     where
                         o.queue_id = l.queue_id and coalesce(o.singleton_key, '') = coalesce(l.singleton_key, '')
-                        and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 2
+                        and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 2
                 ) then 'failed'
                 else 'recovered'
             end as action,
             case when l.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
             l.stalled + case when l.cancel_requested then 0 else 1 end as stalls,
-            b.id, b.payload, q.name as queue, coalesce(w.name, '?') as worker,
+            b.id, b.payload, b.task, q.name as queue, coalesce(w.name, '?') as worker,
             pgjq.retry_delay(b.options, l.attempts) as delay
         from late as l
         inner join pgjq.body as b on l.seq = b.seq and l.queue_id = b.queue_id
@@ -83,9 +83,9 @@ begin
             attempts, max_attempts, stalled, singleton_key, state, error
         )
         select
-            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.span(v.result_ttl),
+            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(v.result_ttl),
             case when v.delete_after > 0 and not ((v.queue_id & 7) = 5 and v.action = 'failed')
-                then pgjq.now() + pgjq.span(v.delete_after) end, v.worker_id,
+                then pgjq.now() + pgjq.bounded_interval(v.delete_after) end, v.worker_id,
             v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
             case v.action when 'failed' then 4 else 5 end,
             case v.action when 'failed' then v.error end
@@ -123,37 +123,39 @@ begin
         array_agg(v.reason order by v.locked_until, v.seq) as reasons,
         array_agg(v.worker order by v.locked_until, v.seq) as workers,
         array_agg(case v.action when 'failed' then v.payload end order by v.locked_until, v.seq) as payloads,
+        array_agg(v.task order by v.locked_until, v.seq) as tasks,
         array_agg(v.queue_id) as queue_ids, array_agg(v.singleton_key) as keys,
         array_agg(v.queue_id) filter (where v.action = 'failed') as failed_in,
         array_agg(v.seq) filter (where v.action = 'failed') as failed,
         array_agg(distinct v.queue) filter (where v.action = 'recovered') as woken,
-        array_agg(pgjq.ending(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
+        array_agg(pgjq.end_notification(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
     into told from judged as v;
     if told.ids is null then
         return;
     end if;
-    perform pgjq.bury(told.failed_in, told.failed);
-    perform pgjq.next_turn(told.queue_ids, told.keys);
+    perform pgjq.copy_dead_letters(told.failed_in, told.failed);
+    perform pgjq.unblock_keys(told.queue_ids, told.keys);
     perform pgjq.wake(t.queue) from unnest(told.woken) as t (queue);
     if told.endings is not null then
-        perform pgjq.answer(told.endings);
+        perform pgjq.notify_waiters(told.endings);
     end if;
-    if watched then
+    if has_subscribers then
         perform pgjq.publish(array_agg(e.event order by e.nth, e.n))
-        from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons) with ordinality
-            as s (queue, id, stalls, attempts, action, reason, n)
+        from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons, told.tasks)
+            with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
         cross join lateral (
             values
-            (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason)),
+            (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason, s.task)),
             (2, s.n, pgjq.event(
-                case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts
+                case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts,
+                task => s.task
             ))
         ) as e (nth, n, event);
     end if;
     return query
     select s.* from unnest(
         told.queues, told.ids, told.stalls, told.attempts, told.max_attempts, told.actions, told.reasons, told.workers,
-        told.payloads
+        told.payloads, told.tasks
     ) as s;
 end
 $$;

@@ -2,10 +2,10 @@
 --
 -- The functions for producers refuse such a job; rows written with the owner's rights are not checked. One such row
 -- fails every claim of its queue, or all reaping, or all pruning. The client that gets such an error calls
--- `pgjq.set_aside` and repeats its statement, so the statements themselves check nothing.
+-- `pgjq.fail_invalid_jobs` and repeats its statement, so the statements themselves check nothing.
 
 -- Run the computations of claims, reapers, settlements and pruning on a job; return the error, or null.
-create function pgjq.find_fault(job pgjq.job, options jsonb) returns text
+create function pgjq.find_row_error(job pgjq.job, options jsonb) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -29,7 +29,7 @@ $$;
 --
 -- The error in their records says why. They are not copied to a dead letter queue, where they would fail statements
 -- again. A running job is left to its worker until its lease has lapsed. Reads all live jobs: for the rare case only.
-create function pgjq.set_aside(queues text[] default null) returns integer
+create function pgjq.fail_invalid_jobs(queues text[] default null) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -53,7 +53,7 @@ begin
         order by j.seq
         for update of j skip locked
     loop
-        fault := pgjq.find_fault(suspect.job, suspect.options);
+        fault := pgjq.find_row_error(suspect.job, suspect.options);
         continue when fault is null;
         perform pgjq.fail_job(suspect.job, suspect.queue, suspect.id, json_build_object(
             'type', 'InvalidJob', 'message', 'set aside, because its row cannot be computed with: ' || fault,
@@ -77,17 +77,19 @@ begin
         max_attempts, stalled, singleton_key, state, error
     )
     values (
-        job.queue_id, job.seq, job.lease, job.started_at, pgjq.now(), pgjq.now() + pgjq.span(job.result_ttl),
-        case when job.delete_after > 0 and (job.queue_id & 7) <> 5 then pgjq.now() + pgjq.span(job.delete_after) end,
+        job.queue_id, job.seq, job.lease, job.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(job.result_ttl),
+        case when job.delete_after > 0 and (job.queue_id & 7) <> 5 then pgjq.now() + pgjq.bounded_interval(job.delete_after) end,
         job.worker_id, job.delete_after, job.rank, job.attempts, job.max_attempts, job.stalled, job.singleton_key, 4,
         fail_job.error
     );
-    perform pgjq.next_turn(array[job.queue_id], array[job.singleton_key]);
+    perform pgjq.unblock_keys(array[job.queue_id], array[job.singleton_key]);
     if job.awaited then
-        perform pgjq.answer(array[pgjq.ending(queue, id, 'failed')]);
+        perform pgjq.notify_waiters(array[pgjq.end_notification(queue, id, 'failed')]);
     end if;
-    if pgjq.watched() then
-        perform pgjq.publish(array[pgjq.event('failed', queue, id, job.attempts)]);
+    if pgjq.has_subscribers() then
+        perform pgjq.publish(array[pgjq.event('failed', queue, id, job.attempts, task => (
+            select b.task from pgjq.body as b where b.seq = job.seq and b.queue_id = job.queue_id
+        ))]);
     end if;
 end
 $$;

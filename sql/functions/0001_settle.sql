@@ -5,11 +5,11 @@
 -- A job that cannot be queued again, because another one is, or precedes it in this batch, waits as failing (1: without
 -- having failed); a job that cannot be failing, because another one is, has failed (4). No other job can take the slot
 -- of a failing job meanwhile: only the one processing job of a key could. An enqueue may take the slot of a queued job;
--- then the index job_place refuses the update, and the caller repeats. If a transaction that stays open has taken it
--- (`crowded`), the caller does not wait, and the slot counts as taken.
-create function pgjq.find_places(
-    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[], crowded boolean,
-    out into_states smallint[], out with_errors text[]
+-- then the index job_policy_slot refuses the update, and the caller repeats. If a transaction that stays open has taken
+-- it, the caller does not wait, and calls this with `assume_taken`: the slot counts as taken.
+create function pgjq.find_policy_slots(
+    queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[], assume_taken boolean,
+    out new_states smallint[], out new_errors text[]
 )
 language sql volatile
 set search_path = pg_catalog, pg_temp
@@ -29,17 +29,17 @@ as $$
                     g.queue_id, coalesce(j.singleton_key, ''), j.seq is not null and g.state = 0 and j.attempts <= 1
                 order by g.n
             ) > 1 as after_another,
-            crowded or exists (
+            assume_taken or exists (
                 select from pgjq.job as o
                 where
                     o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
-                    and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 0
+                    and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 0
             ) as queued,
             exists (
                 select from pgjq.job as o
                 where
                     o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
-                    and (o.queue_id & 7) > 0 and pgjq.place(o.queue_id, o.state) = 2
+                    and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 2
             ) as failing
         from unnest(queue_ids, seqs, leases, states, errors) with ordinality
             as g (queue_id, seq, lease, state, error, n)
@@ -91,7 +91,7 @@ set enable_mergejoin = off
 as $$
 declare
     clock constant timestamptz := pgjq.now();
-    watched constant boolean := pgjq.watched();
+    has_subscribers constant boolean := pgjq.has_subscribers();
     patience constant text := coalesce(lock_limit, current_setting('lock_timeout'));
     limited constant boolean := coalesce(3 > any(states), false) and exists (
         select from unnest(queue_ids) as q (id) where (q.id & 7) in (1, 3)
@@ -99,10 +99,10 @@ declare
     back record;
     ended record;
     placed record;
-    crowded boolean := false;
+    assume_taken boolean := false;
     tries integer := 0;
-    into_states smallint[] := states;
-    with_errors text[] := errors;
+    new_states smallint[] := states;
+    new_errors text[] := errors;
 begin
     if lock_limit is not null then
         perform set_config('lock_timeout', lock_limit, true);
@@ -114,9 +114,9 @@ begin
             begin
                 if limited then
                     perform set_config('lock_timeout', '200ms', true);
-                    placed := pgjq.find_places(queue_ids, seqs, leases, states, errors, crowded);
-                    into_states := placed.into_states;
-                    with_errors := placed.with_errors;
+                    placed := pgjq.find_policy_slots(queue_ids, seqs, leases, states, errors, assume_taken);
+                    new_states := placed.new_states;
+                    new_errors := placed.new_errors;
                 end if;
                 with moved as (
                     update pgjq.job as j
@@ -125,7 +125,7 @@ begin
                         attempts = case when g.state = 2 then j.attempts else j.attempts - 1 end,
                         run_at = clock + make_interval(secs => coalesce(g.delay, 0)), ready = coalesce(g.delay, 0) <= 0,
                         locked_until = null, expire_at = null, worker_id = null
-                    from unnest(queue_ids, seqs, leases, into_states, with_errors, delays)
+                    from unnest(queue_ids, seqs, leases, new_states, new_errors, delays)
                         as g (queue_id, seq, lease, state, error, delay)
                     where
                         j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
@@ -155,18 +155,18 @@ begin
                         raise;
                     end if;
                 when lock_not_available then
-                    -- With `crowded` no slot is waited for: another transaction has locked a job's own row.
-                    if crowded and lock_limit is not null then
+                    -- With `assume_taken` no slot is waited for: another transaction has locked a job's own row.
+                    if assume_taken and lock_limit is not null then
                         raise;
                     end if;
-                    crowded := true;
+                    assume_taken := true;
             end;
         end loop;
-        perform pgjq.next_turn(back.queue_ids, back.keys);
+        perform pgjq.unblock_keys(back.queue_ids, back.keys);
         -- Also for jobs that are due later: workers sleep until the next job is due, and this one may come first.
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(back.woken);
-        if watched then
-            perform pgjq.tell(back.queue_ids, back.seqs, back.states, back.attempts);
+        if has_subscribers then
+            perform pgjq.publish_states(back.queue_ids, back.seqs, back.states, back.attempts);
         end if;
         settled_seqs := back.seqs;
         settled_leases := back.leases;
@@ -175,7 +175,7 @@ begin
 
     with moved as (
         delete from pgjq.job as j
-        using unnest(queue_ids, seqs, leases, into_states, results, with_errors)
+        using unnest(queue_ids, seqs, leases, new_states, results, new_errors)
             as g (queue_id, seq, lease, state, result, error)
         where
             j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
@@ -191,18 +191,18 @@ begin
             attempts, max_attempts, stalled, singleton_key, state, result, error
         )
         select
-            m.queue_id, m.seq, m.lease, m.started_at, clock, clock + pgjq.span(m.result_ttl),
+            m.queue_id, m.seq, m.lease, m.started_at, clock, clock + pgjq.bounded_interval(m.result_ttl),
             -- A failed job in strict order stays, whatever its age: it blocks its key.
             case when m.delete_after > 0 and not ((m.queue_id & 7) = 5 and m.ended = 4)
-                then clock + pgjq.span(m.delete_after) end, m.worker_id,
+                then clock + pgjq.bounded_interval(m.delete_after) end, m.worker_id,
             m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
         from moved as m
     )
     select
         array_agg(m.seq) as seqs, array_agg(m.lease) as leases, array_agg(m.ended::smallint) as states,
         count(*) = cardinality(settle.seqs) and not bool_or(m.cancel_requested) and not limited as as_asked,
-        array_agg(m.queue_id) filter (where watched) as queue_ids,
-        array_agg(m.attempts) filter (where watched) as attempts,
+        array_agg(m.queue_id) filter (where has_subscribers) as queue_ids,
+        array_agg(m.attempts) filter (where has_subscribers) as attempts,
         array_agg(m.queue_id) filter (where m.awaited) as awaited_queue_ids,
         array_agg(m.seq) filter (where m.awaited) as awaited_seqs,
         array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states,
@@ -212,16 +212,16 @@ begin
         array_agg(m.singleton_key) filter (where (m.queue_id & 7) > 0) as freed
     into ended from moved as m;
     if ended.failed is not null then
-        perform pgjq.bury(ended.failed_in, ended.failed);
+        perform pgjq.copy_dead_letters(ended.failed_in, ended.failed);
     end if;
     if ended.freed_in is not null then
-        perform pgjq.next_turn(ended.freed_in, ended.freed);
+        perform pgjq.unblock_keys(ended.freed_in, ended.freed);
     end if;
     if ended.awaited_seqs is not null then
-        perform pgjq.answer_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
+        perform pgjq.notify_waiters_of_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
     end if;
-    if watched then
-        perform pgjq.tell(ended.queue_ids, ended.seqs, ended.states, ended.attempts);
+    if has_subscribers then
+        perform pgjq.publish_states(ended.queue_ids, ended.seqs, ended.states, ended.attempts);
     end if;
     if ended.as_asked then
         return;
@@ -272,7 +272,7 @@ as $$
 #variable_conflict use_column
 begin
     return query
-    with held as materialized (
+    with locked as materialized (
         select j.queue_id, j.seq from pgjq.job as j
         where
             j.seq = save_checkpoint.seq and j.queue_id = save_checkpoint.queue_id and j.lease = save_checkpoint.lease
@@ -281,7 +281,7 @@ begin
     )
 
     insert into pgjq.progress as p (queue_id, seq, checkpoint)
-    select h.queue_id, h.seq, save_checkpoint.checkpoint from held as h
+    select k.queue_id, k.seq, save_checkpoint.checkpoint from locked as k
     on conflict (seq, queue_id) do update set checkpoint = excluded.checkpoint
     returning p.seq;
 end

@@ -19,7 +19,7 @@
 --     the order of ids.
 
 -- The name of this schema, quoted as SQL needs it.
-create function pgjq.home() returns text
+create function pgjq.schema_name() returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -34,7 +34,7 @@ as $$
     select c.relname::text, to_timestamp(split_part(c.relname, '_', 2)::bigint), split_part(c.relname, '_', 3)
     from pg_class as c
     where
-        c.relnamespace = pgjq.home()::regnamespace and c.relkind = 'r'
+        c.relnamespace = pgjq.schema_name()::regnamespace and c.relkind = 'r'
         and c.relname ~ '^stage_[0-9]{1,12}_[0-9a-f]{32}_[0-9a-f]{8}$'
 $$;
 
@@ -43,7 +43,7 @@ create function pgjq.stage_pages(stages text[]) returns bigint
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(sum(pg_relation_size(to_regclass(format('%s.%I', pgjq.home(), s.name)))), 0)::bigint
+    select coalesce(sum(pg_relation_size(to_regclass(format('%s.%I', pgjq.schema_name(), s.name)))), 0)::bigint
         / current_setting('block_size')::integer
     from unnest(stages) as s (name)
 $$;
@@ -56,7 +56,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    home constant text := pgjq.home();
+    home constant text := pgjq.schema_name();
     stage constant text := format(
         'stage_%s_%s_%s',
         floor(extract(epoch from clock_timestamp()))::bigint, write, left(gen_random_uuid()::text, 8)
@@ -78,7 +78,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    home constant text := pgjq.home();
+    home constant text := pgjq.schema_name();
     stage text;
 begin
     for stage in select s.stage from pgjq.stages() as s where s.write = any(writes) loop
@@ -90,7 +90,7 @@ $$;
 -- Remove the bodies without jobs that writers have left in a queue, or in any. Bodies of a writer that may be about to
 -- commit, which holds the queue's lock, are skipped. Run it in its own transaction, so that no session waits long for
 -- the lock or for an id that is free again.
-create function pgjq.remove_leftovers(in_queue integer default null) returns void
+create function pgjq.remove_orphan_bodies(in_queue integer default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -112,13 +112,13 @@ $$;
 
 -- Drop unused stages that were created more than `age` seconds ago, and the bodies that dead writers have left; return
 -- the number of stages. Stages of other owners are left to them.
-create function pgjq.sweep_stages(age double precision) returns integer
+create function pgjq.drop_old_stages(age double precision) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '10ms'
 as $$
 declare
-    home constant text := pgjq.home();
+    home constant text := pgjq.schema_name();
     old text;
     swept integer := 0;
 begin
@@ -133,7 +133,7 @@ begin
         end;
     end loop;
     begin
-        perform pgjq.remove_leftovers();
+        perform pgjq.remove_orphan_bodies();
     exception when lock_not_available or insufficient_privilege then
         null;
     end;
@@ -169,7 +169,7 @@ begin
             batch, write_id, latest
         using errcode = 'check_violation';
     end if;
-    queue_id := pgjq.queue_id(queue);
+    queue_id := pgjq.get_or_create_queue(queue);
     options := (select q.options from pgjq.queue as q where q.id = queue_id);
     at := pgjq.now();
 end
@@ -197,28 +197,39 @@ end
 $$;
 
 -- A query for all rows of these stages, or for one of `parts` parts of each: some of its pages.
-create function pgjq.staged(stages text[], part integer default 0, parts integer default 1) returns text
+create function pgjq.staged_rows_query(stages text[], part integer default 0, parts integer default 1) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select string_agg(
         format(
             'select * from %s.%I where ctid >= ''(%s,0)'' and ctid < ''(%s,0)''',
-            pgjq.home(), s.name, s.pages * part / parts, s.pages * (part + 1) / parts
+            pgjq.schema_name(), s.name, s.pages * part / parts, s.pages * (part + 1) / parts
         ), ' union all '
     )
     from (select n.name, pgjq.stage_pages(array[n.name]) as pages from unnest(stages) as n (name)) as s
 $$;
 
+-- The task that a staged payload names. Most payloads name none, and are not parsed. A NUL in a text is valid JSON, but
+-- PostgreSQL cannot read it: such a payload names no task here.
+create function pgjq.staged_task(payload json) returns text
+language sql immutable
+return case when
+        strpos(payload::text, '"task"') > 0 and strpos(payload::text, '\u0000') = 0
+        and json_typeof(payload) = 'object' and json_typeof(payload -> 'task') = 'string'
+        then pgjq.valid_task_name(payload ->> 'task')
+end;
+
 -- A statement that adds the bodies of a query's rows, at the time $1 to queue $2 with options $3, in the order of ids.
-create function pgjq.adding_bodies(staged text) returns text
+create function pgjq.insert_bodies_statement(staged text) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select format(
-        'insert into %s.body (seq, created_at, queue_id, id, payload, options)
-        select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}'')
-        from (%s) as s order by s.id, s.seq', pgjq.home(), staged
+        'insert into %1$s.body (seq, created_at, queue_id, id, payload, options, task)
+        select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}''),
+            %1$s.staged_task(s.payload)
+        from (%2$s) as s order by s.id, s.seq', pgjq.schema_name(), staged
     )
 $$;
 
@@ -249,7 +260,7 @@ begin
         insert into pgjq.bulk_body (id, batch, queue_id, created_at) values (write_id, batch, queue_id, at);
     end if;
     for part in case when the_rest then cut else 0 end .. case when the_rest then parts else cut end - 1 loop
-        execute pgjq.adding_bodies(pgjq.staged(stages, part, parts)) using at, queue_id, options;
+        execute pgjq.insert_bodies_statement(pgjq.staged_rows_query(stages, part, parts)) using at, queue_id, options;
         get diagnostics more = row_count;
         added := added + more;
     end loop;
@@ -275,8 +286,8 @@ set work_mem = '64MB'
 as $$
 #variable_conflict use_variable
 declare
-    home constant text := pgjq.home();
-    staged text := pgjq.staged(stages);
+    home constant text := pgjq.schema_name();
+    staged text := pgjq.staged_rows_query(stages);
     part record;
     answer bigint;
 begin
@@ -293,7 +304,7 @@ begin
 
     if (here & 7) not in (1, 3, 4) and expected > 0 then
         if not apart then
-            execute pgjq.adding_bodies(staged) || ' on conflict (queue_id, id) where not superseded do nothing'
+            execute pgjq.insert_bodies_statement(staged) || ' on conflict (queue_id, id) where not superseded do nothing'
             using at, here, inherited;
             get diagnostics jobs = row_count;
         end if;
@@ -314,10 +325,10 @@ begin
         if jobs > 0 then
             perform pgjq.wake(queue);
         end if;
-        if jobs > 0 and pgjq.watched() then
+        if jobs > 0 and pgjq.has_subscribers() then
             execute format(
                 'select sum(%1$s.publish(p.events)) from (
-                    select array_agg(%1$s.event(''queued'', $1, s.id, 0) order by s.seq) as events
+                    select array_agg(%1$s.event(''queued'', $1, s.id, 0, task => %1$s.staged_task(s.payload)) order by s.seq) as events
                     from (%2$s) as s
                     where $3 or exists (
                         select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $4
@@ -357,11 +368,12 @@ begin
                     s.id, convert_to(s.payload::text, ''UTF8'') as payload, s.seq,
                     row_number() over (order by s.id, s.seq) / 1000 as page,
                     jsonb_strip_nulls(jsonb_build_object(
-                        ''priority'', -s.rank, ''run_at'', s.run_at, ''singleton_key'', s.singleton_key
+                        ''priority'', -s.rank, ''run_at'', s.run_at, ''singleton_key'', s.singleton_key,
+                        ''task'', %1$s.staged_task(s.payload)
                     )) as own
-                from (%s) as s order by s.id, s.seq
+                from (%2$s) as s order by s.id, s.seq
             ) as r
-            group by r.page order by r.page', staged
+            group by r.page order by r.page', home, staged
         )
         loop
             select count(*) into answer

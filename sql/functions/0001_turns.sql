@@ -1,24 +1,25 @@
 -- Blocked jobs, where one job of a key may run at a time: singleton, stately, key_strict_fifo.
 --
 -- A job is enqueued as ready, whatever the state of its key: a producer may keep its transaction open for hours, and no
--- session must wait for it. The first claim that finds a ready job of a busy key *holds* it: it takes the job out of
+-- session must wait for it. The first claim that finds a ready job of a busy key *blocks* it: it takes the job out of
 -- the index that claims walk, so that later claims do not read it, however many there are. The transaction that
--- removes the blocker *wakes* one held job of the key. No wake-up is lost in between: a claim holds a job only while it
--- has a lock on the blocking row, and that row changes only under a lock of its own; if it is changing at the moment,
--- the job stays ready and the next claim checks again. Only claims, settlements and similar short transactions take
--- these locks.
+-- removes the blocker *unblocks* one job of the key. No job stays blocked in between: a claim blocks a job only while
+-- it has a lock on the blocking row, and that row changes only under a lock of its own; if it is changing at the
+-- moment, the job stays ready and the next claim checks again. Only claims, settlements and similar short transactions
+-- take these locks.
 --
--- None of this ensures that a key never runs twice: the index job_place does.
+-- None of this ensures that a key never runs twice: the index job_policy_slot does.
 
--- Lock and return up to `room` jobs of a queue that may run now, and hold jobs that a busy key blocks.
+-- Lock and return up to `room` jobs of a queue that may run now, and block jobs of busy keys.
 --
 -- Candidates come from the head of job_ready, so that an older job of a busy key hides no other. A candidate is blocked
 -- by a job of its key that is processing, or ready and before it; in strict order also by one that is failing or has
--- failed, and by any that was created before. So two concurrent claims do not choose two jobs of one key, except for
--- jobs that came or went at the same moment; job_place then refuses the second, and `pgjq.claim` repeats.
+-- failed, and by any that was created before. So two concurrent claims do not pick two jobs of one key, except for
+-- jobs that came or went at the same moment; job_policy_slot then refuses the second, and `pgjq.claim` repeats.
 --
--- Index: job_ready; then for each candidate job_place, job_turn, and in strict order job_line and done_blocked.
-create function pgjq.choose(queue_id integer, room integer) returns tid[]
+-- Index: job_ready; then for each candidate job_policy_slot, job_key_due, and in strict order job_key_order and
+-- done_blocked.
+create function pgjq.pick_serial(queue_id integer, room integer) returns tid[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -31,10 +32,10 @@ set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-    here constant integer := choose.queue_id;
-    in_line constant boolean := (choose.queue_id & 7) = 5;
-    wanted integer := choose.room;
-    chosen tid[] := '{}';
+    here constant integer := pick_serial.queue_id;
+    is_strict constant boolean := (pick_serial.queue_id & 7) = 5;
+    wanted integer := pick_serial.room;
+    picked tid[] := '{}';
     met bigint[];
     behind bigint[];
     blocked bigint[];
@@ -62,7 +63,7 @@ begin
                 -- In strict order a failing job owns its key, even before an older job that was committed later.
                 row_number() over (
                     partition by coalesce(j.singleton_key, '')
-                    order by case when in_line then -j.state else j.rank end, j.seq
+                    order by case when is_strict then -j.state else j.rank end, j.seq
                 ) as nth
             from unnest(met) with ordinality as m (seq, n)
             inner join pgjq.job as j on j.seq = m.seq and j.queue_id = here
@@ -74,10 +75,10 @@ begin
                     select p.seq from pgjq.job as p
                     where
                         p.queue_id = here and coalesce(p.singleton_key, '') = c.key
-                        and pgjq.place(p.queue_id, p.state) = 1 and (p.queue_id & 7) > 0 and p.seq <> c.seq
+                        and pgjq.policy_slot(p.queue_id, p.state) = 1 and (p.queue_id & 7) > 0 and p.seq <> c.seq
                     limit 1
                 ),
-                case when in_line then coalesce(
+                case when is_strict then coalesce(
                     (
                         select l.seq from pgjq.job as l
                         where
@@ -97,30 +98,30 @@ begin
                     select r.seq from pgjq.job as r
                     where
                         r.queue_id = here and coalesce(r.singleton_key, '') = c.key and (r.queue_id & 7) in (2, 3, 5)
-                        and r.ready and not r.held and (r.rank, r.seq) < (c.rank, c.seq)
-                    order by r.held, r.rank, r.seq limit 1
+                        and r.ready and not r.blocked and (r.rank, r.seq) < (c.rank, c.seq)
+                    order by r.blocked, r.rank, r.seq limit 1
                 ) end
             ) end as blocker
             from candidate as c
         )
 
         select
-            chosen || coalesce(array_agg(v.ctid order by v.n) filter (where v.nth = 1 and v.blocker is null), '{}'),
+            picked || coalesce(array_agg(v.ctid order by v.n) filter (where v.nth = 1 and v.blocker is null), '{}'),
             array_agg(v.seq) filter (where v.nth > 1),
             array_agg(v.seq) filter (where v.blocker is not null),
             array_agg(v.blocker) filter (where v.blocker is not null)
-        into chosen, behind, blocked, blockers
+        into picked, behind, blocked, blockers
         from judged as v;
 
         -- Jobs behind another candidate are blocked by a row that this claim has locked itself.
-        update pgjq.job as j set ready = false, held = true where j.queue_id = here and j.seq = any(behind);
+        update pgjq.job as j set ready = false, blocked = true where j.queue_id = here and j.seq = any(behind);
         if blocked is not null then
             with sure as materialized (
                 select g.seq
                 from unnest(blocked, blockers) as g (seq, blocker)
                 inner join pgjq.job as x on x.seq = g.blocker and x.queue_id = here
-                -- The blocker may have changed since it was read: it must still block, and wake a job when it leaves.
-                where x.state = 1 or x.ready or (in_line and (x.state = 2 or x.seq < g.seq))
+                -- The blocker may have changed since it was read: it must still block, and unblock a job at its end.
+                where x.state = 1 or x.ready or (is_strict and (x.state = 2 or x.seq < g.seq))
                 for share of x skip locked
             ),
 
@@ -128,26 +129,26 @@ begin
                 select g.seq
                 from unnest(blocked, blockers) as g (seq, blocker)
                 inner join pgjq.done as x on x.seq = g.blocker and x.queue_id = here
-                where in_line and x.state = 4
+                where is_strict and x.state = 4
                 for share of x skip locked
             )
 
-            update pgjq.job as j set ready = false, held = true
+            update pgjq.job as j set ready = false, blocked = true
             where
                 j.queue_id = here
                 and j.seq = any(array(select s.seq from sure as s union all select f.seq from failed as f));
         end if;
-        -- A job is held once, but there may be very many to hold: the next claim continues.
-        exit when cardinality(chosen) >= room or cardinality(met) < wanted or seen >= 10000;
-        wanted := greatest(room - cardinality(chosen), least(2 * wanted, 1000));
+        -- A job is blocked once, but there may be very many to block: the next claim continues.
+        exit when cardinality(picked) >= room or cardinality(met) < wanted or seen >= 10000;
+        wanted := greatest(room - cardinality(picked), least(2 * wanted, 1000));
     end loop;
-    return chosen[:room];
+    return picked[:room];
 end
 $$;
 
--- Wake keys that have held jobs and no blocker. That happens only if an operator deletes rows by hand, or a worker dies
--- between a handler's own transaction and `pgjq.pass_on`.
-create function pgjq.wake_forgotten() returns void
+-- Unblock keys that have blocked jobs and no blocker. That happens only if an operator deletes rows by hand, or a
+-- worker dies between a handler's own transaction and `pgjq.unblock_key_of_job`.
+create function pgjq.unblock_forgotten_keys() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -158,19 +159,19 @@ as $$
 declare
     forgotten record;
 begin
-    with held as materialized (
+    with blocked as materialized (
         select distinct h.queue_id, coalesce(h.singleton_key, '') as key from pgjq.job as h
-        where h.held and (h.queue_id & 7) in (2, 3, 5)
+        where h.blocked and (h.queue_id & 7) in (2, 3, 5)
     )
 
     select array_agg(k.queue_id) as queue_ids, array_agg(k.key) as keys into forgotten
-    from held as k
+    from blocked as k
     where
         not exists (
             select from pgjq.job as o
             where
                 o.queue_id = k.queue_id and coalesce(o.singleton_key, '') = k.key and (o.queue_id & 7) > 0
-                and (o.state = 1 or o.ready or ((o.queue_id & 7) = 5 and not o.held))
+                and (o.state = 1 or o.ready or ((o.queue_id & 7) = 5 and not o.blocked))
         )
         and not exists (
             select from pgjq.done as d
@@ -178,15 +179,15 @@ begin
                 d.queue_id = k.queue_id and d.singleton_key = k.key and (d.queue_id & 7) = 5 and d.state = 4
                 and not d.superseded
         );
-    perform pgjq.next_turn(forgotten.queue_ids, forgotten.keys);
+    perform pgjq.unblock_keys(forgotten.queue_ids, forgotten.keys);
 end
 $$;
 
--- Wake one held job of each of these keys, and sleeping workers, after the blocker is gone.
+-- Unblock one job of each of these keys, and wake sleeping workers, after the blocker is gone.
 --
 -- The policy's order decides which job is first; the claim checks whether it may run.
--- Index: job_turn, in strict order job_line: the first entry of each key.
-create function pgjq.next_turn(queue_ids integer[], keys text[]) returns void
+-- Index: job_key_due, in strict order job_key_order: the first entry of each key.
+create function pgjq.unblock_keys(queue_ids integer[], keys text[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
@@ -211,7 +212,7 @@ begin
         next as materialized (
             select
                 f.queue_id, case when (f.queue_id & 7) = 5 then (
-                    select case when l.held then l.seq end from pgjq.job as l
+                    select case when l.blocked then l.seq end from pgjq.job as l
                     where l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key and (l.queue_id & 7) = 5
                     order by l.seq limit 1
                 )
@@ -219,44 +220,45 @@ begin
                     select h.seq from pgjq.job as h
                     where
                         h.queue_id = f.queue_id and coalesce(h.singleton_key, '') = f.key
-                        and (h.queue_id & 7) in (2, 3, 5) and h.held
+                        and (h.queue_id & 7) in (2, 3, 5) and h.blocked
                     order by h.rank, h.seq limit 1
                 ) end as seq
             from freed as f
             order by f.queue_id, f.key
         ),
 
-        turned as (
-            update pgjq.job as j set ready = true, held = false
+        unblocked as (
+            update pgjq.job as j set ready = true, blocked = false
             from next as n
-            where j.seq = n.seq and j.queue_id = n.queue_id and j.held
+            where j.seq = n.seq and j.queue_id = n.queue_id and j.blocked
             returning j.queue_id
         )
 
         select
-            (select array_agg(distinct t.queue_id) from turned as t),
-            (select count(n.seq) from next as n) > (select count(*) from turned)
+            (select array_agg(distinct t.queue_id) from unblocked as t),
+            (select count(n.seq) from next as n) > (select count(*) from unblocked)
         into woken, missed;
         perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(woken);
-        -- A concurrent transaction took out the job to wake, and woke no other: it still saw the blocker. So repeat.
+        -- A concurrent transaction removed the job to unblock, and unblocked no other: it still saw the blocker.
+        -- So repeat.
         exit when not missed;
     end loop;
 end
 $$;
 
--- Wake the next job of an ended job's key once more.
+-- Unblock the next job of an ended job's key once more.
 --
--- A transaction with an old snapshot ends a job without seeing jobs that claims have held since it began, and wakes
--- none of them. So after a handler's own transaction has ended a job, its worker calls this outside of it.
+-- A transaction with an old snapshot ends a job without seeing jobs that claims have blocked since it began, and
+-- unblocks none of them. So after a handler's own transaction has ended a job, its worker calls this outside of it.
 -- Index: the primary key of done.
-create function pgjq.pass_on(queue_id integer, seq bigint) returns void
+create function pgjq.unblock_key_of_job(queue_id integer, seq bigint) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
 as $$
 begin
-    perform pgjq.next_turn(array[d.queue_id], array[d.singleton_key]) from pgjq.done as d
-    where d.seq = pass_on.seq and d.queue_id = pass_on.queue_id;
+    perform pgjq.unblock_keys(array[d.queue_id], array[d.singleton_key]) from pgjq.done as d
+    where d.seq = unblock_key_of_job.seq and d.queue_id = unblock_key_of_job.queue_id;
 end
 $$;

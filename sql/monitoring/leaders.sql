@@ -9,6 +9,6 @@
 -- give workers and reapers a direct connection.
 --
 -- Exact. Login, address and times of other logins' sessions are shown to members of pg_read_all_stats only.
-select l.office, l.pid, l.login, l.client_addr, l.session_since, l.last_proof
+select l.role, l.pid, l.login, l.client_addr, l.session_since, l.last_proof
 from pgjq.leaders as l
-order by l.office;
+order by l.role;

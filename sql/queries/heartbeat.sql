@@ -19,7 +19,7 @@ with given as materialized (
             as g (queue_id, seq, lease)
 ),
 
-held as materialized (
+locked as materialized (
     select j.queue_id, j.seq, j.lease
     from given as g
     inner join pgjq.job as j on g.seq = j.seq and g.queue_id = j.queue_id and g.lease = j.lease and j.state + 0 = 1
@@ -29,8 +29,8 @@ held as materialized (
 renewed as (
     update pgjq.job as j
     set locked_until = least(pgjq.now() + make_interval(secs => j.lease_seconds), j.expire_at)
-    from held as h
-    where j.seq = h.seq and j.queue_id = h.queue_id and j.lease = h.lease and j.state + 0 = 1
+    from locked as k
+    where j.seq = k.seq and j.queue_id = k.queue_id and j.lease = k.lease and j.state + 0 = 1
     returning j.seq, j.lease, j.cancel_requested
 )
 

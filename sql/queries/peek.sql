@@ -16,8 +16,8 @@ select
         else least(
                 (
                     select extract(epoch from min(w.run_at) - pgjq.now())::double precision from pgjq.job as w
-                    where not w.ready and not w.held and w.state <> 1
+                    where not w.ready and not w.blocked and w.state <> 1
                 ),
-                case when pgjq.has_uncommitted(:queues::text[]) then 0.25 end
+                case when pgjq.has_uncommitted_jobs(:queues::text[]) then 0.25 end
             )
     end as seconds

@@ -34,19 +34,20 @@ revoke all on all sequences in schema pgjq from pgjq_producer, pgjq_worker, pgjq
 
 grant usage on schema pgjq to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 -- Users of the tables and views need these as well.
-grant execute on function pgjq.schema_version, pgjq.now, pgjq.place
+grant execute on function pgjq.schema_version, pgjq.now, pgjq.policy_slot
 to pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_admin;
 
 -- Producers: add jobs, and read a job whose queue and id they know.
 alter function pgjq.enqueue security definer;
 alter function pgjq.enqueue_job security definer;
 alter function pgjq.enqueue_jobs security definer;
-alter function pgjq.reserve security definer;
+alter function pgjq.reserve_numbers security definer;
 alter function pgjq.get_jobs security definer;
-alter function pgjq.standing security definer;
-alter function pgjq.want_answer security definer;
+alter function pgjq.job_state security definer;
+alter function pgjq.mark_awaited security definer;
 grant execute on function
-pgjq.enqueue, pgjq.enqueue_job, pgjq.enqueue_jobs, pgjq.reserve, pgjq.get_jobs, pgjq.standing, pgjq.want_answer
+pgjq.enqueue, pgjq.enqueue_job, pgjq.enqueue_jobs, pgjq.reserve_numbers, pgjq.get_jobs, pgjq.job_state,
+pgjq.mark_awaited
 to pgjq_producer, pgjq_worker, pgjq_admin;
 
 -- Workers and reapers: claim and settle jobs, take back stalled ones, and do the maintenance.
@@ -56,16 +57,16 @@ alter function pgjq.settle security definer;
 alter function pgjq.find_settled security definer;
 alter function pgjq.save_checkpoint security definer;
 alter function pgjq.reap security definer;
-alter function pgjq.set_aside security definer;
+alter function pgjq.fail_invalid_jobs security definer;
 alter function pgjq.prune_ended security definer;
 alter function pgjq.prune_waiting security definer;
 alter function pgjq.prune_workers security definer;
-alter function pgjq.observe security definer;
-alter function pgjq.pass_on security definer;
+alter function pgjq.record_queue_stats security definer;
+alter function pgjq.unblock_key_of_job security definer;
 grant execute on function
-pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.set_aside,
-pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers, pgjq.observe, pgjq.pass_on, pgjq.wake, pgjq.has_uncommitted,
-pgjq.watched, pgjq.event, pgjq.pages, pgjq.publish
+pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.fail_invalid_jobs,
+pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers, pgjq.record_queue_stats, pgjq.unblock_key_of_job,
+pgjq.wake, pgjq.has_uncommitted_jobs, pgjq.has_subscribers, pgjq.event, pgjq.notification_pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
 grant select (id, name, last_seen, prune_at), insert (name), update (last_seen, prune_at) on pgjq.worker to pgjq_worker;
@@ -74,26 +75,26 @@ on pgjq.registration to pgjq_worker;
 grant select on pgjq.workers to pgjq_worker;
 grant
 select (
-    seq, queue_id, state, ready, held, run_at, worker_id, lease, lease_seconds, locked_until, expire_at,
+    seq, queue_id, state, ready, blocked, run_at, worker_id, lease, lease_seconds, locked_until, expire_at,
     cancel_requested
 ),
 update (locked_until)
 on pgjq.job to pgjq_worker;
-grant select (ends_at), delete on pgjq.slot to pgjq_worker;
+grant select (ends_at), delete on pgjq.time_slot to pgjq_worker;
 
 -- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.
 grant select on
 pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed, pgjq.blocked_keys, pgjq.workers,
 pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
-pgjq.slot
+pgjq.time_slot
 to pgjq_monitor, pgjq_admin;
-grant select (seq, created_at, queue_id, superseded, id) on pgjq.body to pgjq_monitor;
+grant select (seq, created_at, queue_id, superseded, id, task) on pgjq.body to pgjq_monitor;
 grant select (
     seq, finished_at, expires_at, started_at, delete_at, queue_id, lease, worker_id, rank, attempts, max_attempts,
     stalled, state, superseded, singleton_key
 ) on pgjq.done to pgjq_monitor;
 grant select (seq, queue_id, stalled_on) on pgjq.progress to pgjq_monitor;
-grant execute on function pgjq.excerpt, pgjq.count_ready to pgjq_monitor, pgjq_admin;
+grant execute on function pgjq.error_excerpt, pgjq.count_ready to pgjq_monitor, pgjq_admin;
 
 -- Admins: all of that, and define queues; cancel, retry, delete and find jobs. The schema itself stays its owner's.
 alter function pgjq.create_queue security definer;
@@ -109,6 +110,6 @@ pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.
 pgjq.retry_jobs, pgjq.redrive
 to pgjq_admin;
 grant select, insert, update, delete on
-pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.slot to pgjq_admin;
+pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.time_slot to pgjq_admin;
 grant select on pgjq.jobs to pgjq_admin;
 grant usage on sequence pgjq.job_seq, pgjq.queue_seq to pgjq_admin;

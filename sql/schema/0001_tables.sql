@@ -12,7 +12,7 @@
 create sequence pgjq.queue_seq;
 
 -- The slot of its key that a job in a state takes, by the policy of its queue: one job per slot; null takes none.
-create function pgjq.place(queue_id integer, state smallint) returns integer
+create function pgjq.policy_slot(queue_id integer, state smallint) returns integer
 language sql immutable parallel safe
 return case queue_id & 7
     when 1 then case when state = 0 then 0 end  -- short: queued
@@ -59,7 +59,7 @@ create table pgjq.registration (
 create sequence pgjq.job_seq;
 
 -- Numbers that a transaction has drawn for jobs that it enqueues in several calls. No other transaction can use them.
-create table pgjq.reserved (
+create table pgjq.reservation (
     xid xid8 not null default pg_current_xact_id(),
     seqs int8multirange not null
 );
@@ -73,6 +73,8 @@ create table pgjq.body (
     payload bytea not null,
     options jsonb,                              -- only what was set, by the job or by its queue's definition
     source jsonb,                               -- the origin of a dead letter: queue, id, attempts, error
+    task text,                                  -- the task that the payload names
+    headers jsonb,                              -- text by name: metadata for middleware and tracing
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
@@ -98,7 +100,7 @@ create table pgjq.job (
     max_stalled smallint,
     state smallint not null default 0,          -- 0 queued, 1 processing, 2 failing
     ready boolean not null,                     -- may be claimed now: due and not processing
-    held boolean not null default false,        -- due, but blocked by another job of its key, which unblocks it
+    blocked boolean not null default false,     -- due, but blocked by another job of its key, which unblocks it
     requeue_exhausted boolean not null default false,
     cancel_requested boolean not null default false,
     awaited boolean not null default false,     -- a waiter wants a notification of its end
@@ -109,7 +111,7 @@ create table pgjq.job (
 -- Claims walk this index from its head. Delayed jobs are not in it, however many there are.
 create index job_ready on pgjq.job (queue_id, rank, seq) where ready;
 -- Promotion walks this one from the past to now.
-create index job_waiting on pgjq.job (run_at) where not ready and not held and state <> 1;
+create index job_waiting on pgjq.job (run_at) where not ready and not blocked and state <> 1;
 -- Reaping walks this one from the past to now.
 create index job_lease on pgjq.job (locked_until) where state = 1;
 
@@ -119,13 +121,14 @@ create index job_failing on pgjq.job (run_at) where state - 2 = 0;
 
 -- Enforces all policies: a slot that a policy allows once per key is in this index; where it allows many, the slot is
 -- null, which never conflicts. A job without a key counts under the empty key, which no job can have.
-create unique index job_place on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.place(queue_id, state))
+create unique index job_policy_slot
+on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.policy_slot(queue_id, state))
 where (queue_id & 7) > 0;
 -- The due jobs of a key, blocked ones apart: which is first, and which is next.
-create index job_turn on pgjq.job (queue_id, coalesce(singleton_key, ''), held, rank, seq)
-where (queue_id & 7) in (2, 3, 5) and (ready or held);
+create index job_key_due on pgjq.job (queue_id, coalesce(singleton_key, ''), blocked, rank, seq)
+where (queue_id & 7) in (2, 3, 5) and (ready or blocked);
 -- The order of a key in strict order: only its first job may run.
-create index job_line on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where (queue_id & 7) = 5;
+create index job_key_order on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where (queue_id & 7) = 5;
 
 create table pgjq.done (
     seq bigint not null,
@@ -175,7 +178,7 @@ create table pgjq.progress (
 ) partition by list (queue_id);
 
 -- The holders of time slots of throttled keys: one job for each queue, key and beginning of a slot.
-create table pgjq.slot (
+create table pgjq.time_slot (
     queue_id integer not null,
     begins_at timestamptz not null,
     ends_at timestamptz not null,
@@ -184,7 +187,7 @@ create table pgjq.slot (
     primary key (queue_id, key, begins_at)
 );
 
-create index slot_ends on pgjq.slot (ends_at);
+create index time_slot_ends on pgjq.time_slot (ends_at);
 
 -- Bulk writes that have been made, so that none is made twice.
 create table pgjq.bulk_write (

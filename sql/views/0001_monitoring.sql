@@ -7,7 +7,7 @@
 -- a view reads and would read every body instead, and with a limit the lookups of rows that are not shown are skipped.
 
 -- The type or the message of an error, from its JSON; at most 200 characters.
-create function pgjq.excerpt(error text, part text) returns text
+create function pgjq.error_excerpt(error text, part text) returns text
 language sql immutable parallel safe
 return left(substring(error, '"' || part || '"\s*:\s*"((?:[^"\\]|\\.)*)"'), 200);
 
@@ -43,7 +43,7 @@ select
     q.name as queue, q.paused,
     -- Exact below 1,000; 1,000 means 1,000 or more.
     pgjq.count_ready(q.id, 1000) as ready,
-    pgjq.now() - line.since as oldest_age,
+    pgjq.now() - oldest.since as oldest_age,
     coalesce(r.jobs, 0) as processing,
     (q.stats ->> 'ready')::bigint as counted_ready,
     (q.stats ->> 'deferred')::bigint as counted_deferred,
@@ -71,7 +71,7 @@ cross join lateral (
     )
 
     select min(h.run_at) as since from head as h
-) as line;
+) as oldest;
 
 -- Jobs that ended in the last hour, by queue and minute, and how long they took. Index: done_finished, and the primary
 -- key of body.
@@ -107,6 +107,7 @@ create view pgjq.running as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     w.name as worker, j.attempts, j.max_attempts, j.stalled, j.started_at, pgjq.now() - j.started_at as running_for,
     j.locked_until - pgjq.now() as lease_left, j.expire_at - pgjq.now() as expires_in,
     pgjq.now() - w.last_seen as worker_silent_for, j.cancel_requested
@@ -120,6 +121,7 @@ create view pgjq.stalled as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     w.name as worker, j.attempts, j.max_attempts, j.stalled as stalled_before, pgjq.now() - j.locked_until as overdue,
     case when j.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
     pgjq.now() - w.last_seen as worker_silent_for
@@ -132,10 +134,13 @@ create view pgjq.failing as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     j.singleton_key, j.attempts, j.max_attempts, j.stalled, j.run_at, j.run_at - pgjq.now() as runs_in, (
-        select pgjq.excerpt(p.error, 'type') from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id
+        select pgjq.error_excerpt(p.error, 'type') from pgjq.progress as p
+        where p.seq = j.seq and p.queue_id = j.queue_id
     ) as error_type, (
-        select pgjq.excerpt(p.error, 'message') from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id
+        select pgjq.error_excerpt(p.error, 'message') from pgjq.progress as p
+        where p.seq = j.seq and p.queue_id = j.queue_id
     ) as error_message
 from pgjq.job as j
 where j.state - 2 = 0;
@@ -145,14 +150,15 @@ create view pgjq.failed as
 select
     (select q.name from pgjq.queue as q where q.id = d.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id) as task,
     d.singleton_key, d.attempts, d.max_attempts, d.stalled, d.finished_at,
     (select w.name from pgjq.worker as w where w.id = d.worker_id) as worker,
-    pgjq.excerpt(d.error, 'type') as error_type, pgjq.excerpt(d.error, 'message') as error_message
+    pgjq.error_excerpt(d.error, 'type') as error_type, pgjq.error_excerpt(d.error, 'message') as error_message
 from pgjq.done as d
 where d.state - 4 = 0 and not d.superseded;
 
 -- Keys in strict order that are blocked by a job that failed or is failing, and how many jobs wait behind it: exact
--- below 100. Index: done_blocked, job_failing; for each key job_line.
+-- below 100. Index: done_blocked, job_failing; for each key job_key_order.
 create view pgjq.blocked_keys as
 with blocker as (
     select d.queue_id, d.seq, d.singleton_key, 'failed' as state, d.finished_at as since, d.error
@@ -181,7 +187,7 @@ select
             order by l.seq limit 100
         ) as few
     ) as waiting,
-    pgjq.excerpt(k.error, 'type') as error_type, pgjq.excerpt(k.error, 'message') as error_message
+    pgjq.error_excerpt(k.error, 'type') as error_type, pgjq.error_excerpt(k.error, 'message') as error_message
 from blocker as k;
 
 -- Workers that run, and workers that went silent within a day without stopping. A worker is alive until it has been
@@ -230,14 +236,14 @@ left join running as r on s.worker_id = r.worker_id;
 -- The leader of each role: the session that holds its advisory lock.
 create view pgjq.leaders as
 select
-    o.office, l.pid, a.usename as login, a.client_addr, a.backend_start as session_since, a.state_change as last_proof
-from (values ('reaper'), ('maintenance')) as o (office)
+    r.role, l.pid, a.usename as login, a.client_addr, a.backend_start as session_since, a.state_change as last_proof
+from (values ('reaper'), ('maintenance')) as r (role)
 left join pg_locks as l
     on
         l.locktype = 'advisory' and l.granted and l.mode = 'ExclusiveLock' and l.objsubid = 2
         and l.database = (select d.oid from pg_database as d where d.datname = current_database())
         and l.classid::bigint = hashtext('pgjq.leader')::bigint & 4294967295
-        and l.objid::bigint = hashtext(o.office)::bigint & 4294967295
+        and l.objid::bigint = hashtext(r.role)::bigint & 4294967295
 left join pg_stat_activity as a on l.pid = a.pid;
 
 -- The state of each table: its size, its dead rows, its last vacuum.

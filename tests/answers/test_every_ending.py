@@ -259,7 +259,7 @@ def test_a_deleted_queue_sends_one_notification_for_all_its_waiters(postgres: Po
     client.enqueue("other", "a", 1)
     waiting, other = [Sleeper(postgres, "q", f"{n}") for n in range(20)], Sleeper(postgres, "other", "a")
     with psycopg.connect(postgres.conninfo, autocommit=True) as listener:
-        listener.execute('listen "pgjq.answers"')
+        listener.execute('listen "pgjq.results"')
         client.delete_queue("q")
         assert [sleeper.result() for sleeper in waiting] == [None] * 20
         assert [json.loads(heard.payload) for heard in listener.notifies(timeout=0)] == [[["q", None, "deleted"]]]

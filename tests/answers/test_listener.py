@@ -127,7 +127,7 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(
 ) -> None:
     """A waiter is there the whole time, and a thousand other jobs end: not one notice is about them."""
     heard: list[str] = []
-    operator.execute('listen "pgjq.answers"')
+    operator.execute('listen "pgjq.results"')
     with serving(postgres, lambda job: job.payload) as queue:
         queue.enqueue_many([(f"{n}", n) for n in range(1000)])
         until(lambda: Client(postgres).get_queue_stats("q").completed == 1000)
@@ -142,7 +142,7 @@ def test_one_notice_tells_of_a_whole_batch(postgres: PostgresStorage, operator: 
     with ThreadPoolExecutor(50) as pool:
         asking = [pool.submit(client.enqueue_and_wait, "q", f"{n}", n, timeout=60) for n in range(50)]
         until(lambda: client.get_queue_stats("q").queued == 50)
-        operator.execute('listen "pgjq.answers"')
+        operator.execute('listen "pgjq.results"')
         jobs = drive(ops.claim(["q"], worker="w", limit=50, policy=LeasePolicy()))
         drive(ops.settle([Settlement(job.lease, Completed(job.payload)) for job in jobs]))
         assert sorted(asked.result() for asked in asking) == list(range(50))
@@ -155,7 +155,7 @@ def test_a_notice_that_nobody_can_read_deafens_nobody(
 ) -> None:
     client = Client(postgres)
     with client.subscribe("q") as events, serving(postgres, lambda job: job.payload) as queue:
-        for channel in ("answers", "events", "wake"):
+        for channel in ("results", "events", "wake"):
             operator.execute("select pg_notify(%s, %s)", [f"pgjq.{channel}", garbage])
         assert queue.enqueue_and_wait("a", 1) == 1
         assert [next(events).name for _ in range(3)] == ["queued", "processing", "completed"]
@@ -166,7 +166,7 @@ def test_a_clients_own_encoding_deafens_nobody(database: str, operator: psycopg.
     far = PostgresStorage(f"{database} client_encoding=latin1")
     client = Client(far)
     with client.subscribe("q") as events, serving(far, lambda job: job.payload, block_timeout=30) as queue:
-        for channel in ("answers", "events", "wake"):
+        for channel in ("results", "events", "wake"):
             operator.execute("select pg_notify(%s, %s)", [f"pgjq.{channel}", "über"])
         assert queue.enqueue_and_wait("ü", "☃", timeout=20) == "☃"
         assert [next(events).id for _ in range(3)] == ["ü"] * 3

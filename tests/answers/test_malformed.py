@@ -61,7 +61,7 @@ def test_many_malformed_notifications_are_one_line_and_the_next_answer_comes(
         assert queue.enqueue_and_wait("first", 1, timeout=30) == 1
         for _ in range(5):
             for garbage in (*GARBAGE, BROKEN):
-                send("answers", garbage)
+                send("results", garbage)
                 send("events", garbage)
         assert queue.enqueue_and_wait("second", 2, timeout=30) == 2
         until(lambda: next(events).id == "second")
@@ -81,7 +81,7 @@ def test_so_it_is_on_an_event_loop(
         client = pgjq.AsyncClient(storage)
         answers = [await client.enqueue_and_wait("q", "first", 1, timeout=30)]
         for garbage in GARBAGE * 5:
-            await asyncio.to_thread(send, "answers", garbage)
+            await asyncio.to_thread(send, "results", garbage)
         answers.append(await client.enqueue_and_wait("q", "second", 2, timeout=30))
         await storage.operations("async").close()
         return answers

@@ -115,7 +115,7 @@ def move_the_clock(system: System, chance: random.Random) -> Generator[None]:
 def send_malformed_notifications(system: System, chance: random.Random) -> Generator[None]:
     """Have a login without rights send notifications that cannot be read."""
     with servers_of(system).login(OUTSIDER) as connection:
-        for channel in ("pgjq.wake", "pgjq.answers", "pgjq.events"):
+        for channel in ("pgjq.wake", "pgjq.results", "pgjq.events"):
             for text in GARBAGE:
                 connection.execute("select pg_notify(%s, %s)", [channel, text])
         connection.execute("select pg_notify('pgjq.wake', %s)", ["x" * chance.randint(1, 7000)])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Generator
 
-OURS = "application_name = 'pgjq' and pid <> pg_backend_pid()"
+OURS = "application_name in ('pgjq', 'pgjq background') and pid <> pg_backend_pid()"
 LISTENERS = f"{OURS} and query ilike '%%listen%%'"
 LEADERS = (
     "pid in (select pid from pg_locks where locktype = 'advisory' and objsubid = 2 and mode = 'ExclusiveLock'"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pgjq import AsyncJob, FileStorage, Job, Queue, StorageUnavailableError
+from pgjq import AsyncJob, Client, FileStorage, Job, Queue, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,9 +26,9 @@ def locked(directory: Path) -> Generator[None]:
     os.close(file)
 
 
-def enqueue(queue: Queue) -> None:
-    with suppress(StorageUnavailableError):  # On a busy machine the lock may be kept for longer than it waits.
-        queue.enqueue("second", 2)
+def enqueue(queue: Queue | Client, *args: str) -> None:
+    with suppress(StorageError):  # The lock is kept for longer than it waits, or the storage is closed meanwhile.
+        queue.enqueue(*args, "second", 2)
 
 
 def handle(job: Job) -> object:
@@ -56,3 +56,20 @@ def test_a_worker_stops_in_time_while_the_lock_is_kept(directory: Path, handler:
         assert not stopping.is_alive()
     producer.join(30)
     storage.close()
+
+
+def test_a_call_that_waits_while_its_storage_is_closed_leaves_no_file_open(directory: Path) -> None:
+    for _ in range(20):
+        storage = FileStorage(directory)
+        client = Client(storage)
+        client.enqueue("q", "first", 1)
+        with locked(directory):
+            # The first one waits for the lock of the directory, the others for the first one.
+            callers = [threading.Thread(target=enqueue, args=(client, "q")) for _ in range(4)]
+            for caller in callers:
+                caller.start()
+            storage.close()
+            for caller in callers:
+                caller.join(30)
+    with closing(FileStorage(directory)) as storage:
+        assert Client(storage).get_status("q", "first").state == "queued"

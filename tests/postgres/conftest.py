@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 ROLES = ("producer", "worker", "monitor", "admin")
-TABLES = ("pgjq.queue", "pgjq.worker", "pgjq.body", "pgjq.job", "pgjq.done", "pgjq.progress", "pgjq.slot")
+TABLES = ("pgjq.queue", "pgjq.worker", "pgjq.body", "pgjq.job", "pgjq.done", "pgjq.progress", "pgjq.time_slot")
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_a_queue_that_a_producer_keeps_by_its_row_is_not_deleted_or_redefined(
 
 
 def test_a_queue_that_is_being_deleted_for_long_is_an_error_that_says_so(own_database: str) -> None:
-    execute(own_database, "alter function pgjq.enter_row set lock_timeout = '100ms'")
+    execute(own_database, "alter function pgjq.lock_queue_row set lock_timeout = '100ms'")
     with pgjq.Client(pgjq.PostgresStorage(own_database)) as client, psycopg.connect(own_database) as admin:
         client.enqueue("mail", "first", 1)
         admin.execute("select pgjq.delete_queue('mail')")
@@ -108,7 +108,7 @@ def test_a_queue_that_is_being_deleted_for_long_is_an_error_that_says_so(own_dat
 
 
 def test_an_id_of_a_write_that_stays_open_is_an_error_that_says_so(own_database: str) -> None:
-    execute(own_database, "alter function pgjq.remove_leftover set lock_timeout = '100ms'")
+    execute(own_database, "alter function pgjq.remove_orphan_body set lock_timeout = '100ms'")
     with pgjq.Client(pgjq.PostgresStorage(own_database)) as client, psycopg.connect(own_database) as writer:
         client.enqueue("mail", "left", 1)
         execute(own_database, "delete from pgjq.job")

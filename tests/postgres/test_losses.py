@@ -138,7 +138,7 @@ def test_nobody_listens_after_the_last_one_left(database: str, postgres: Postgre
     with psycopg.connect(database, autocommit=True) as connection:
 
         def watched() -> bool:
-            row = connection.execute("select pgjq.watched()").fetchone()
+            row = connection.execute("select pgjq.has_subscribers()").fetchone()
             return bool(row and row[0])
 
         assert watched()
@@ -153,7 +153,7 @@ def test_a_leader_whose_connection_was_cut_is_out_of_office_and_can_stand_again(
 ) -> None:
     ops = postgres.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
-    assert kill(database, "pgjq reaper") == 1
+    assert kill(database, "pgjq election") == 1
     rival = PostgresStorage(database)
     assert drive(rival.operations("sync").elect("reaper", "bob", ttl=30))
     assert not drive(ops.elect("reaper", "ann", ttl=30))
@@ -174,7 +174,7 @@ def test_a_leader_whose_session_changed_hands_does_not_lead(database: str, postg
     """A pooler may hand the lock's session to somebody else; then the proof fails, and is not trusted."""
     ops: Any = postgres.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
-    ops._leader_locks._leader_locks["reaper", "ann"]._session.execute("select pg_advisory_unlock_all()")
+    ops._leader_locks._held["reaper"].connection.execute("select pg_advisory_unlock_all()")
     rival = PostgresStorage(database)
     assert drive(rival.operations("sync").elect("reaper", "bob", ttl=30))
     assert not drive(ops.elect("reaper", "ann", ttl=30))

@@ -226,8 +226,8 @@ def test_leaders_are_the_sessions_that_hold_an_office(postgres: pgjq.PostgresSto
     assert [row["pid"] for row in ask(postgres.conninfo, "leaders")] == [None, None]
     assert drive(postgres.operations("sync").elect("reaper", "ann", ttl=30))
     nobody, leader = ask(postgres.conninfo, "leaders")
-    assert (nobody["office"], nobody["pid"]) == ("maintenance", None)
-    assert leader["office"] == "reaper"
+    assert (nobody["role"], nobody["pid"]) == ("maintenance", None)
+    assert leader["role"] == "reaper"
     assert leader["login"] is not None
 
 

@@ -212,7 +212,7 @@ def test_what_the_functions_for_producers_accept_stops_nobody(
         connection.execute(f"select pgjq.{statement}({params[statement]})".encode())
     drive(ops.delete("q", [job.id for job in drive(ops.find(JobFilter(queue="q")))[0]]))
     assert drive(ops.find(JobFilter(queue="q")))[0] == []
-    connection.execute("delete from pgjq.job; delete from pgjq.done; delete from pgjq.body; delete from pgjq.slot")
+    connection.execute("delete from pgjq.job; delete from pgjq.done; delete from pgjq.body; delete from pgjq.time_slot")
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,7 @@ def test_whatever_happens_at_once_no_job_is_forgotten_in_its_line(
     crowd.run([crowd.produce, *[crowd.consume] * 5, crowd.meddle, crowd.meddle], 1.2)
     assert crowd.broken == []
     drain(client, postgres, connection)
-    assert connection.execute("select seq, state, ready, held, run_at, singleton_key from pgjq.job").fetchall() == []
+    assert connection.execute("select seq, state, ready, blocked, run_at, singleton_key from pgjq.job").fetchall() == []
 
 
 class Crowd:

@@ -67,22 +67,22 @@ CALLS = {
     "enqueue": "'mail', '1', id => 'one', delay => 0, singleton_seconds => 60, dead_letter => 'dead'",
     "enqueue_job": "'mail', 'two', '1', '{\"priority\": 1}'",
     "enqueue_jobs": "'mail', '{three,one,three}', '{1,2,3}', '{}', null, null",
-    "reserve": "'mail', 3",
+    "reserve_numbers": "'mail', 3",
     "get_jobs": "'mail', '{one,two}'",
-    "standing": "'mail', '{one,two}', '{1,2,3,4,5,6}'",
-    "want_answer": "'mail', 'one'",
+    "job_state": "'mail', '{one,two}', '{1,2,3,4,5,6}'",
+    "mark_awaited": "'mail', 'one'",
     "claim": "'{mail,strict}', 1, 3, 0.001, 0.001, 0, false",
     "find_claimed": "1",
     "find_settled": "'{8}', '{2}', '{1}', '{e}'",
     "save_checkpoint": "8, 2, 1, '1'",
     "settle": "'{8}', '{2}', '{1}', '{4}', null, '{e}', null",
     "reap": "10, 0",
-    "set_aside": "null",
+    "fail_invalid_jobs": "null",
     "prune_ended": "10",
     "prune_waiting": "10",
     "prune_workers": "",
-    "observe": "true",
-    "pass_on": "8, 2",
+    "record_queue_stats": "true",
+    "unblock_key_of_job": "8, 2",
     "cancel_jobs": "'mail', '{one}'",
     "retry_job": "'mail', 'one'",
     "retry_jobs": "'mail', '{one}'",
@@ -144,7 +144,7 @@ def test_nothing_on_an_attackers_search_path_is_reached(house: House, server: st
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{-5}')",
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{}')",
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{null}')",
-        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, (pgjq.reserve('poison', 2)).seqs[1:1] || 7)",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, (pgjq.reserve_numbers('poison', 2)).seqs[1:1] || 7)",
     ],
 )
 def test_a_producer_cannot_put_in_what_would_stop_others(call: str, house: House) -> None:
@@ -159,7 +159,7 @@ def test_a_producer_reads_no_result_without_the_jobs_id(house: House) -> None:
         assert queue.enqueue_and_wait("hard to guess", "a secret", timeout=30) == "a secret"
     ((last,),) = execute(house.owner, "select max(seq) from pgjq.body")
     counted = list(range(last + 1))
-    ask = "select count(*) from pgjq.standing('private', %(ids)s, %(seqs)s)"
+    ask = "select count(*) from pgjq.job_state('private', %(ids)s, %(seqs)s)"
     producer = house.storages["producer"].conninfo
     assert execute(producer, ask, ids=["a guess"], seqs=counted) == [(0,)]
     assert execute(producer, ask, ids=["hard to guess"], seqs=counted) == [(1,)]
@@ -176,9 +176,9 @@ def test_a_producer_cannot_use_a_number_that_another_transaction_has_reserved(ho
     house.client.create_queue("numbers")
     use = "select pgjq.enqueue_jobs('numbers', '{a}', '{1}', '{}', null, %(seqs)s)"
     with psycopg.connect(conninfo) as one, psycopg.connect(conninfo) as two:
-        dedicated = one.execute("select (pgjq.reserve('numbers', 1)).seqs").fetchone()
+        dedicated = one.execute("select (pgjq.reserve_numbers('numbers', 1)).seqs").fetchone()
         assert dedicated is not None
-        two.execute("select pgjq.reserve('numbers', 1)")
+        two.execute("select pgjq.reserve_numbers('numbers', 1)")
         with pytest.raises(psycopg.errors.CheckViolation):
             two.execute(use, {"seqs": dedicated[0]})
         one.execute(use, {"seqs": dedicated[0]})
@@ -197,7 +197,7 @@ def test_a_large_batch_keeps_its_order_and_leaves_no_reservation_for_long(role: 
         house.owner, "select b.id from pgjq.body as b where b.id like %(own)s order by b.seq", own=f"{role} 0%"
     )
     assert [job_id for (job_id,) in found] == [job_id for job_id in ids if job_id.startswith(f"{role} 0")]
-    ((left,),) = execute(house.owner, "select count(*) from pgjq.reserved")
+    ((left,),) = execute(house.owner, "select count(*) from pgjq.reservation")
     assert left <= 1
 
 

@@ -14,7 +14,8 @@ import pytest
 import pgjq
 from pgjq.blocking import drive
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Completed, Failing
 from pgjq.storage.base import Settlement
 from pgjq.storage.workers import Registration
@@ -352,3 +353,22 @@ def test_a_queue_that_fell_off_the_list_is_back_when_its_worker_is_seen(
     assert drive(ops.next_deadline()) is None
     drive(ops.worker_seen(Registration("1", "ann", (QUEUE,), 10.0)))
     assert drive(ops.next_deadline()) is not None
+
+
+def test_a_queue_stays_on_the_list_if_it_is_pruned_while_its_first_job_arrives(
+    redis_storage: pgjq.RedisStorage,
+) -> None:
+    client, over = pgjq.Client(redis_storage), threading.Event()
+
+    def prune() -> None:
+        while not over.is_set():
+            drive(redis_storage.operations("sync").prune())
+
+    names = [f"q{n:03}" for n in range(100)]
+    pruner = threading.Thread(target=prune)
+    pruner.start()
+    for name in names:
+        client.enqueue(name, "a", None)
+    over.set()
+    pruner.join()
+    assert drive(redis_storage.operations("sync").queue_names()) == names

@@ -38,6 +38,9 @@ def storage_on(server: RedisServer, whose: Whose) -> Generator[pgjq.RedisStorage
         storage = pgjq.RedisStorage(url) if whose == "own" else pgjq.RedisStorage(client=client)
         with closing(storage):
             yield storage
+        if whose == "given":
+            # A call that was given up ends on its own thread. It would return its connection to a client closed before.
+            until(lambda: not any(thread.name.startswith("pgjq") for thread in threading.enumerate()))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def large(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every write is a large one."""
     monkeypatch.setattr(commit, "LARGE", 1)
     yield
-    do(database, "select pgjq.sweep_stages(-3600)")
+    do(database, "select pgjq.drop_old_stages(-3600)")
 
 
 def stage(url: str, names: Sequence[str], **options: Any) -> tuple[JobsWriter, Staged]:
@@ -72,7 +72,7 @@ def test_both_connections_add_bodies_and_each_of_them_once(database: str) -> Non
     names = [f"{n:05}" for n in range(20_000)]
     one = writer(database, writeId="w")
     staged = [one.write(iter([rows(names[:-10])])), one.write(iter([rows(names[-10:])]))]
-    (queue_id,) = ask(database, "select pgjq.queue_id('mail')")[0]
+    (queue_id,) = ask(database, "select pgjq.get_or_create_queue('mail')")[0]
     with psycopg.connect(database) as connection:
         added = "select pgjq.add_bodies('w', 0, %s, now(), null, %s, %s)"
         most, rest = (
@@ -183,9 +183,9 @@ def test_what_was_left_goes_with_the_stages_or_with_the_next_write(database: str
     if how == "abort":
         one.abort([message])
     elif how == "sweep":
-        do(database, "select pgjq.sweep_stages(-3600)")
+        do(database, "select pgjq.drop_old_stages(-3600)")
     elif how == "stages lost":  # As they are when the server crashes.
-        do(database, f"drop table pgjq.{message.stage}; select pgjq.sweep_stages(0)")
+        do(database, f"drop table pgjq.{message.stage}; select pgjq.drop_old_stages(0)")
     elif how == "another write":
         other, staged = stage(database, ["another"])
         other.commit([staged])
@@ -227,7 +227,7 @@ def test_bodies_of_a_writer_who_is_about_to_commit_are_not_taken_for_left(
     pgjq.Client(postgres).create_queue("mail")
     _, message = stage(database, NAMES)
     with about_to_commit(database, message) as here:
-        do(database, "select pgjq.sweep_stages(0)")
+        do(database, "select pgjq.drop_old_stages(0)")
         other, staged = stage(database, ["another"])
         monkeypatch.setattr(commit, "LARGE", 1_000)  # A small write, which looks for what was left in its queue.
         other.commit([staged])

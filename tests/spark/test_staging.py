@@ -44,7 +44,7 @@ def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture(autouse=True)
 def swept(database: str) -> Iterator[None]:
     yield
-    do(database, "select pgjq.sweep_stages(-3600)")
+    do(database, "select pgjq.drop_old_stages(-3600)")
 
 
 def test_staged_rows_become_jobs_as_an_enqueue_makes_them(postgres: pgjq.PostgresStorage, database: str) -> None:
@@ -81,8 +81,8 @@ def test_only_what_the_driver_names_becomes_jobs(database: str) -> None:
     zombie = one.write(iter([rows(["a", "b"])]))  # Which woke up long after.
     assert ids(database) == ["a", "b"]
     assert sorted(stages(database)) == sorted([str(theirs.stage), str(zombie.stage)])
-    assert ask(database, "select pgjq.sweep_stages(3600)") == [(0,)]
-    assert ask(database, "select pgjq.sweep_stages(-1)") == [(2,)]
+    assert ask(database, "select pgjq.drop_old_stages(3600)") == [(0,)]
+    assert ask(database, "select pgjq.drop_old_stages(-1)") == [(2,)]
     assert stages(database) == []
 
 

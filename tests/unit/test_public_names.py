@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -96,6 +97,16 @@ def test_migrate_stays_a_function_whatever_is_imported_first(first: str) -> None
 def test_importing_pgjq_loads_no_driver_and_no_optional_package() -> None:
     loaded = in_new_process("import pgjq, sys\nprint(*sys.modules)").split()
     assert HEAVY.intersection(loaded) == set()
+
+
+def test_the_help_of_the_command_line_loads_no_driver_and_no_optional_package() -> None:
+    program = """
+        import sys
+        from pgjq.cli import main
+        main(["--help"], standalone_mode=False)
+        print(*sys.modules)
+    """
+    assert HEAVY.difference({"click"}).intersection(in_new_process(dedent(program)).split()) == set()
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from pgjq.storage.base import Storage
 
-END_THE_LEADER = """
-    select pg_terminate_backend(pid) from pg_locks
+LEADER = """
+    select pid from pg_locks
     where locktype = 'advisory' and objsubid = 2 and mode = 'ExclusiveLock'
     and classid = (hashtext('pgjq.leader')::bigint & 4294967295)::oid
 """
+END_THE_LEADER = f"select pg_terminate_backend(pid) from ({LEADER}) as leader"  # noqa: S608
 SELDOM = LeasePolicy(reap_interval=3600)
 QUICK = LeaderElection(enabled=True, lock_ttl=0.9, renewal_interval=0.1, acquire_retry_interval=0.05)
 
@@ -305,10 +306,10 @@ def test_a_leader_whose_session_was_ended_stands_again(
     heard = Heard(reaper, "leadership_acquired")
     reaper.start()
     heard.wait()
-    session: Any = postgres._leader_locks._leader_locks["reaper", reaper.reaper_id]._session
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("select pg_terminate_backend(%s, 5000)", [session.info.backend_pid])
-    until(lambda: postgres._leader_locks._leader_locks["reaper", reaper.reaper_id]._session not in (session, None))
+        (ended,) = connection.execute(LEADER).fetchall()
+        connection.execute("select pg_terminate_backend(%s, 5000)", ended)
+        until(lambda: connection.execute(LEADER).fetchall() not in ([], [ended]))
     until(lambda: reaper.is_leader)
     assert {event.id for event in heard.events} == {reaper.reaper_id}
 

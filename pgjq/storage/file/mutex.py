@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgjq.deadline import acquire_in_time, current_deadline
-from pgjq.errors import StorageUnavailableError
+from pgjq.errors import StorageError, StorageUnavailableError
 from pgjq.storage.file import disk
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Mutex:
         self._layout = layout
         self._path = layout.lock
         self._fd: int | None = None
+        self._closed = False
 
     def __enter__(self) -> None:
         began = time.monotonic()
@@ -56,14 +57,20 @@ class Mutex:
             self.turn.release()
 
     def close(self) -> None:
+        """Close the file for good, with `turn` held: a waiting thread opens no new one."""
+        self._closed = True
+        self.abandon()
+
+    def abandon(self) -> None:
         """Close the file; in a forked child the parent keeps its lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    abandon = close
-
     def _lock(self) -> None:
+        if self._closed:
+            message = "this storage has been closed"
+            raise StorageError(message)
         began, deadline = time.monotonic(), current_deadline()
         pause = PAUSE
         while True:
@@ -78,7 +85,7 @@ class Mutex:
                 continue
             if os.fstat(fd).st_nlink:
                 return
-            self.close()  # The file was removed; other processes now lock a new one.
+            self.abandon()  # The file was removed; other processes now lock a new one.
 
     def _open(self) -> int:
         if self._fd is None:

@@ -85,7 +85,6 @@ class Replica:
         with translated(self._layout.directory):
             self._check_open()
             with self._mutex:
-                self._check_open()
                 answer, news, journal = self._perform(partial(_attempt, verb))
                 end = journal.end
             if news:

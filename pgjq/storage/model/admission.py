@@ -32,7 +32,7 @@ def check(jobs: Jobs, queue: str, job: Submission) -> None:
 def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = None) -> EnqueueResult:
     """Add a job, unless its id or its slot is taken."""
     known = jobs.queues.get(queue)
-    settings = job.settings if known is None else inherit(job.settings, known.definition.options)
+    settings = inherit(job.settings, {} if known is None else known.definition.options)
     taken = jobs.current(queue, job.id)
     if taken is not None and (answer := _answer_for(jobs, taken, job)) is not None:
         return answer
@@ -49,7 +49,8 @@ def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = No
             run_at = max(slot, run_at)
     if taken is not None:
         jobs.change(taken, superseded=True)
-    record = Record(jobs.last_seq + 1, queue, job.id, job.payload, settings, now, run_at, source=source, slot=slot)
+    record = Record(jobs.last_seq + 1, queue, job.id, job.payload, settings, now, run_at)
+    record.source, record.slot, record.task, record.headers = source, slot, job.task, job.headers
     jobs.add(record, "queued")
     return EnqueueResult("queued", job.id)
 

@@ -35,7 +35,7 @@ def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
         singleton_seconds=None,
     )
     source = JobSource(record.queue, record.id, record.attempts, record.error)
-    admit(jobs, queue, Submission(uuid4().hex, record.payload, kept), source)
+    admit(jobs, queue, Submission(uuid4().hex, record.payload, kept, record.task, record.headers), source)
 
 
 def travelling(options: JobOptions) -> JobOptions:

@@ -68,10 +68,12 @@ class Jobs:
         """Iterate over the events of the operation."""
         for record, _, name, facts, _ in self.changes:
             if name is not None:
-                yield Event(name, record.queue, record.id, self.now, attempts=record.attempts, **(facts or NOTHING))
+                fixed: dict[str, Any] = {"attempts": record.attempts, "task": record.task}
+                yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
         for queue, _, name, facts in self.queue_changes:
             if name is not None:
-                yield Event(name, queue, "", self.now, **(facts or NOTHING))
+                known: dict[str, Any] = {"id": "", **(facts or NOTHING)}
+                yield Event(name, queue, at=self.now, **known)
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Iterate over the queues and ids of the jobs that the operation ended or deleted."""

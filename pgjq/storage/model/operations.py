@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
-from pgjq.storage.model import commands, reads, runs
+from pgjq.storage.model import commands, queues, reads, runs
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.result_waiter import ModelResultWaiter
 from pgjq.storage.workers import list_workers
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats, WorkerInfo
+    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import (
@@ -194,6 +194,10 @@ class ModelOperations(ModelDefinitions):
         """See `Operations`."""
         await self._glance(lambda jobs: self._registry.prune(jobs.now))
         return await self._do(partial(commands.prune, limit=limit))
+
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """See `Operations`."""
+        await self._do(partial(queues.warn, name=queue, id=job_id, task=task, reason=reason, count=count))
 
     async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
         """See `Operations`."""

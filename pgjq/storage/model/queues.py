@@ -79,6 +79,13 @@ def show(jobs: Jobs, name: str | None) -> list[QueueInfo]:
     ]
 
 
+def warn(jobs: Jobs, name: str, **facts: Any) -> None:
+    """Publish a warning about a job of a queue."""
+    known = jobs.queues.get(name)
+    if known is not None:
+        jobs.define(name, known, "warning", facts)
+
+
 def pause(jobs: Jobs, name: str, *, paused: bool) -> None:
     """Pause or resume a queue; claims skip a paused one."""
     known = _get(jobs, name)
@@ -167,7 +174,7 @@ def _returning(letter: Record, to: str | None) -> tuple[str, Submission]:
     if source is None:
         raise AssertionError(letter)
     settings = replace(settings, options=travelling(settings.options), run_at=None, delay=0.0)
-    return to or source.queue, Submission(source.id, letter.payload, settings)
+    return to or source.queue, Submission(source.id, letter.payload, settings, letter.task, letter.headers)
 
 
 def _get(jobs: Jobs, name: str) -> QueueRecord:

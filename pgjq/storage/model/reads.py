@@ -37,6 +37,7 @@ def _matches(record: Record, wanted: JobFilter) -> bool:
         and wanted.queue in (None, record.queue)
         and wanted.state in (None, record.state)
         and wanted.singleton_key in (None, record.settings.singleton_key)
+        and wanted.task in (None, record.task)
         and (wanted.created_before is None or record.created_at < wanted.created_before)
         and (wanted.created_after is None or record.created_at >= wanted.created_after)
     )
@@ -114,4 +115,6 @@ def status_of(record: Record, now: datetime) -> JobStatus:
         singleton_key=record.settings.singleton_key,
         stalled_on=record.stalled_on,
         source=record.source,
+        task=record.task,
+        headers=record.headers,
     )

@@ -12,7 +12,7 @@ from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 if TYPE_CHECKING:
     from pgjq.job import JobError, JobSource, State
     from pgjq.lease import ReapExhausted
-    from pgjq.options import Settings
+    from pgjq.options import Headers, Settings
 
 SlotKey = tuple[str, str | None, datetime | None]
 
@@ -48,6 +48,8 @@ class Record:
     error: JobError | None = None
     stalled_on: tuple[str, ...] = ()
     source: JobSource | None = None
+    task: str | None = None
+    headers: Headers | None = None
     slot: datetime | None = None  # When its time slot begins, if its key is throttled.
     ready: bool = False  # Indexed as claimable now; derived from the other fields.
 

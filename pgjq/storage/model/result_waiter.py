@@ -38,8 +38,16 @@ class ModelResultWaiter(MailboxWaiter):
 
     def _enqueue(self, jobs: Jobs, job: Submission) -> tuple[EnqueueResult, int | None]:
         (result,) = commands.enqueue(jobs, self._queue, [job])
+        return result, self._current(jobs)
+
+    async def join(self) -> bool:
+        """Join the job that has the id, and keep its number."""
+        self._seq = await self._do(self._current)
+        return self._seq is not None
+
+    def _current(self, jobs: Jobs) -> int | None:
         found = jobs.current(self._queue, self._id)
-        return result, None if found is None else found.seq
+        return None if found is None else found.seq
 
     async def close(self) -> None:
         """Stop waiting."""

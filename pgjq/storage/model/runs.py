@@ -114,6 +114,8 @@ def _claimed(record: Record) -> Claimed:
         None if started is None or expire_at is None else (expire_at - started).total_seconds(),
         record.checkpoint,
         record.settings.options,
+        record.task,
+        record.headers,
     )
 
 
@@ -270,6 +272,7 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
         reason,
         worker,
         record.payload if action == "failed" else None,
+        record.task,
     )
 
 

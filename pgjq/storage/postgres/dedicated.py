@@ -1,7 +1,7 @@
-"""Operations of one background thread, on a dedicated connection.
+"""Operations of the background threads.
 
-The heartbeat thread settles runs that could not start, and updates the worker's record. A row that another transaction
-has locked must not keep it from renewing leases: these statements wait briefly for a lock and then fail.
+The heartbeat thread settles runs that could not start. A row that another transaction has locked must not keep it from
+renewing leases: this statement waits briefly for a lock and then fails.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from pgjq.storage.postgres.operations import PostgresOperations
 if TYPE_CHECKING:
     from pgjq.storage.postgres.session import Rows, Session
 
-# The statements of these threads that wait for row locks.
-WAITING: Final = frozenset({"settle", "worker_seen"})
 LOCK_TIMEOUT: Final = "set local lock_timeout = '100ms'"
 
 
@@ -22,7 +20,7 @@ class DedicatedOperations(PostgresOperations):
     """Sync operations that wait only briefly for a row lock."""
 
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        if name not in WAITING:
+        if name != "settle":
             return await super()._fetch(name, params)
         return await self._repeated(lambda session: _fetch_soon(session, name, params or {}))
 

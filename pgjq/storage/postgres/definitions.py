@@ -105,7 +105,7 @@ class PostgresDefinitions:
 
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """See `Definitions`."""
-        found = await self._fetch("observe", {"with_endings": with_endings})
+        found = await self._fetch("record_queue_stats", {"with_endings": with_endings})
         return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
 
     async def _change_queue(self, name: str, params: dict[str, Any]) -> str:

@@ -1,183 +1,134 @@
 """Leader election in PostgreSQL: one leader at a time in each role.
 
-Leadership is a session advisory lock on a connection of its own. Rules, and what each failure does:
+Leadership is a session advisory lock of the background connection. Rules, and what each failure does:
 
 * A candidate leads while this very session holds the lock. Each call to `elect` proves it by asking the session for its
   locks and for its process number, which must be the one that greeted the session. Behind a pooler it is not, and other
   clients could get the lock: so `elect` raises an `UnsupportedError` that says what to do.
-* The server ends a session that is silent for `ttl` seconds (`idle_session_timeout`), and frees its lock. So a leader
-  that is stopped or cut off loses leadership at most `ttl` after its last proof, and a leader that cannot prove
-  leadership within that time must stop acting: see the trust window in `pgjq.leader`.
+* The server ends a session that is silent for `ttl` seconds (`idle_session_timeout`), and frees its locks. So a leader
+  that is stopped or cut off loses leadership at most `ttl` after its last statement, and a leader that cannot prove
+  leadership within that time must stop acting: see the trust window in `pgjq.worker.leadership`.
 * A session that the server has ended is detected without a query: the server's last message is in its socket (`leads`).
-* A crash closes the session at once. `resign` unlocks and closes it; if a proof waits for a server that does not
-  answer, `resign` shuts the socket down, which ends the wait here and the session there.
+* A session gets a lock that it already holds. So only one candidate of this process can hold the lock of a role.
+* A crash closes the session at once. `resign` unlocks; if the server does not answer, it shuts the socket down, which
+  ends the wait here and the session there.
 
 Leadership saves work. Correctness never depends on it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import psycopg
-
-from pgjq.deadline import current_deadline
+from pgjq.deadline import Deadline, bounded, current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.storage.postgres.background_connection import CLOSED
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool_waiting import has_news
-from pgjq.storage.postgres.watchdog import hang_up
 
 if TYPE_CHECKING:
-    from pgjq.storage.postgres.queries import Queries
-    from pgjq.storage.postgres.watchdog import Watchdog
+    from pgjq.storage.postgres.background_connection import BackgroundConnection, Connection
 
-# A reachable server takes no longer than this to greet a session.
-CONNECT_SECONDS = 10
-GOODBYE_SECONDS = 1.0
+GOODBYE_SECONDS: Final = 1.0
 # The largest value of a PostgreSQL setting, 24 days.
-LONGEST_MS = 2**31 - 1
+LONGEST_MS: Final = 2**31 - 1
+
+
+class _Held(NamedTuple):
+    """The lock of a role: who holds it, and in which session."""
+
+    candidate: str
+    connection: Connection
+    ttl: float
 
 
 class LeaderLocks:
     """The leader locks of the candidates of this process. Every method blocks."""
 
-    def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog) -> None:
-        self._conninfo = conninfo
-        self._queries = queries
-        self._watchdog = watchdog
-        self._lock = threading.Lock()
+    def __init__(self, background: BackgroundConnection) -> None:
+        self._background = background
         self._process = os.getpid()
+        self._held: dict[str, _Held] = {}  # By role; changed by the thread that has borrowed the connection.
         self._inherited: list[object] = []
-        self._leader_locks: dict[tuple[str, str], LeaderLock] = {}
         self._closed = False
 
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
-        """Take leadership, or prove it; return whether the candidate leads."""
+        """Take leadership, or prove it; return whether the candidate leads.
+
+        A proof without an answer breaks the connection; the lock may be free, so the candidate tries to take it again.
+        """
         if self._closed:
-            raise StorageError("this storage has been closed")
-        return self._leader_lock(role, candidate).elect(ttl)
+            raise StorageError(CLOSED)
+        self._leave_to_parent()
+        self._background.add_user((role, candidate))
+        try:
+            return self._elect(role, candidate, ttl)
+        except StorageUnavailableError:
+            if role not in self._held:
+                raise
+            del self._held[role]
+            return self._elect(role, candidate, ttl)
 
     def leads(self, role: str, candidate: str) -> bool:
         """Return whether the candidate may still lead, as far as its connection knows."""
-        return self._leader_lock(role, candidate).may_lead()
+        held = self._held.get(role)
+        if held is None or held.candidate != candidate or self._process != os.getpid():
+            return False
+        return held.connection is self._background.connection and self._background.is_open()
 
     def resign(self, role: str, candidate: str) -> None:
-        """Give up leadership."""
-        self._leader_lock(role, candidate).leave()
+        """Give up leadership, also if the server does not answer."""
+        self._leave_to_parent()
+        held = self._held.get(role)
+        if held is not None and held.candidate == candidate:
+            with bounded(Deadline(min(GOODBYE_SECONDS, current_deadline().left))), suppress(StorageError):
+                self._unlock(role, held)
+        self._background.remove_user((role, candidate))
 
     def close(self) -> None:
-        """Give up every leadership and refuse new elections."""
+        """Give up every leadership, close the connection, and refuse new elections."""
         self._closed = True
-        for role, candidate in list(self._leader_locks):
-            self.resign(role, candidate)
+        for role, held in list(self._held.items()):
+            self.resign(role, held.candidate)
+        self._background.close()
 
-    def _leader_lock(self, role: str, candidate: str) -> LeaderLock:
-        with self._lock:
-            if self._process != os.getpid():  # The sessions are the parent's; closing them here would break them.
-                self._inherited.append(self._leader_locks)
-                self._process, self._leader_locks = os.getpid(), {}
-            return self._leader_locks.setdefault(
-                (role, candidate), LeaderLock(self._conninfo, self._queries, self._watchdog, role)
-            )
-
-
-class LeaderLock:
-    """The session of one candidate, while it leads."""
-
-    def __init__(self, conninfo: str, queries: Queries, watchdog: Watchdog, role: str) -> None:
-        self._conninfo = conninfo
-        self._queries = queries
-        self._watchdog = watchdog
-        self._role = role
-        self._session_lock = threading.Lock()
-        self._leaving = False
-        self._doubted = False
-        self._session: psycopg.Connection[Any] | None = None
-
-    def elect(self, ttl: float) -> bool:
-        """Take leadership, or prove it; after a failed proof, try to take it again."""
-        with self._session_lock:
-            self._leaving = False
-            holds = self._holds("leader_prove", ttl) or (not self._leaving and self._take(ttl))
-            self._doubted = not holds
+    def _elect(self, role: str, candidate: str, ttl: float) -> bool:
+        with self._background.borrow(ttl) as connection:
+            if connection is None:
+                return False
+            held = self._held.get(role)
+            if held is not None and held.connection is connection:
+                if held.candidate != candidate:
+                    return False
+                query = "leader_verify"
+            else:
+                query = "leader_acquire"
+            holds = self._ask(connection, query, role, min(ttl, self._shortest(role)))
+            if holds:
+                self._held[role] = _Held(candidate, connection, ttl)
+            else:
+                self._held.pop(role, None)
             return holds
 
-    def may_lead(self) -> bool:
-        """Return whether the session is open; the server ends it before it frees the lock.
+    def _unlock(self, role: str, held: _Held) -> None:
+        del self._held[role]
+        if held.connection is not self._background.connection:
+            return
+        with self._background.borrow(GOODBYE_SECONDS) as connection:
+            if connection is None:
+                self._background.hang_up()
+            elif connection is held.connection:
+                params = self._key(role) | {"ttl": _setting(self._shortest(role))}
+                with translated():
+                    connection.execute(self._background.server.queries.psycopg("leader_resign"), params, prepare=False)
 
-        While a proof is in flight, arriving bytes are its answer. A doubt lasts until the next proof.
-        """
-        session = self._session
-        if session is None or self._doubted:
-            return False
-        if not self._session_lock.locked():
-            try:
-                self._doubted = has_news(session.fileno())
-            except psycopg.Error:
-                self._doubted = True
-        return not self._doubted
-
-    def leave(self) -> None:
-        """Give up leadership, also if the server does not answer."""
-        if not self._session_lock.acquire(blocking=False):
-            self._leaving = True
-            self._hang_up()
-            if not self._session_lock.acquire(timeout=min(GOODBYE_SECONDS, current_deadline().left)):
-                return  # `elect` is connecting, and sees `_leaving` afterwards.
-        try:
-            self._unlock()
-            self._close()
-        finally:
-            self._session_lock.release()
-
-    def _unlock(self) -> None:
-        """Release the lock before returning; do not wait for a server that does not answer."""
-        session = self._session
-        if session is not None and not session.closed:
-            timer = threading.Timer(min(GOODBYE_SECONDS, current_deadline().left), self._hang_up)
-            timer.start()
-            with contextlib.suppress(psycopg.Error):
-                session.execute(self._queries.psycopg("leader_leave"), self._key())
-            timer.cancel()
-
-    def _take(self, ttl: float) -> bool:
-        self._close()
+    def _ask(self, connection: Connection, query: str, role: str, ttl: float) -> bool:
+        greeted_by = connection.info.backend_pid
+        params = self._key(role) | {"ttl": _setting(ttl), "greeted_by": greeted_by}
         with translated():
-            self._session = psycopg.connect(
-                self._conninfo,
-                autocommit=True,
-                prepare_threshold=None,
-                client_encoding="UTF8",
-                application_name=f"pgjq {self._role}"[:63],
-                connect_timeout=max(2, min(CONNECT_SECONDS, round(ttl))),
-                tcp_user_timeout=_milliseconds(ttl),
-            )
-        self._watchdog.begin()
-        holds = False
-        try:
-            holds = not self._leaving and self._holds("leader_take", ttl)
-        finally:
-            if not holds:
-                self._close()
-        return holds
-
-    def _holds(self, query: str, ttl: float) -> bool:
-        session = self._session
-        if session is None:
-            return False
-        greeted_by = session.info.backend_pid
-        params = self._key() | {"ttl": f"{_milliseconds(ttl)}ms", "greeted_by": greeted_by}
-        lent = self._watchdog.lend(session)
-        try:
-            with translated():
-                row = session.execute(self._queries.psycopg(query), params).fetchone()
-        except StorageUnavailableError:
-            return False
-        finally:
-            self._watchdog.give_back(lent)
+            row = connection.execute(self._background.server.queries.psycopg(query), params, prepare=False).fetchone()
         answering, holds = row or (greeted_by, False)
         if answering != greeted_by:
             message = (
@@ -187,21 +138,22 @@ class LeaderLock:
             raise UnsupportedError(message)
         return holds
 
-    def _key(self) -> dict[str, Any]:
-        return {"office": self._queries.channel("leader"), "role": self._role}
+    def _shortest(self, role: str) -> float:
+        """Return the shortest ttl among the other roles that this process leads."""
+        current = self._background.connection
+        others = (held.ttl for other, held in self._held.items() if other != role and held.connection is current)
+        return min(others, default=inf)
 
-    def _hang_up(self) -> None:
-        session = self._session
-        if session is not None:
-            hang_up(session)
+    def _key(self, role: str) -> dict[str, Any]:
+        return {"lock": self._background.server.queries.channel("leader"), "role": role}
 
-    def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            with contextlib.suppress(psycopg.Error):
-                session.close()
-            self._watchdog.end()
+    def _leave_to_parent(self) -> None:
+        """Start without locks in a forked child: the session is the parent's."""
+        if self._process != os.getpid():
+            self._inherited.append(self._held)
+            self._process, self._held = os.getpid(), {}
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(1, min(round(seconds * 1000), LONGEST_MS))
+def _setting(ttl: float) -> str:
+    """Return a time-out as the value of a setting; 0 means none."""
+    return "0" if ttl == inf else f"{max(1, min(round(min(ttl, LONGEST_MS) * 1000), LONGEST_MS))}ms"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RESYNC: Final = None
 EVENTS: Final = "events"
 WAKE: Final = "wake"
-ANSWERS: Final = "answers"
+ANSWERS: Final = "results"
 
 Notice = str | None
 

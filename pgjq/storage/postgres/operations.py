@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from pgjq.blocking import Mode
-    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
+    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
@@ -195,7 +195,7 @@ class PostgresOperations(PostgresDefinitions):
         """Unblock the next job of a key, which the handler's snapshot may not have shown."""
         queue_id, seq = lease.key
         if POLICIES[queue_id & 7] in SERIAL:
-            await self._fetch("pass_on", {"queue_id": queue_id, "seq": seq})
+            await self._fetch("unblock_key_of_job", {"queue_id": queue_id, "seq": seq})
 
     async def _was_completed(self, lease: Lease) -> bool:
         """Return whether a COMMIT without an answer took effect; retry until the database says so."""
@@ -204,7 +204,7 @@ class PostgresOperations(PostgresDefinitions):
         while True:
             try:
                 # Waits for the row lock of a COMMIT that is still in flight.
-                await self._fetch("await_job", {"queue_id": queue_id, "seq": seq})
+                await self._fetch("wait_for_settlement", {"queue_id": queue_id, "seq": seq})
                 return (await self.find_settled([Settlement(lease, Completed())]))[0].state == "completed"
             except StorageUnavailableError:
                 await self._run_blocking(lambda pause=pause: time.sleep(pause))
@@ -277,6 +277,7 @@ class PostgresOperations(PostgresDefinitions):
             "queue": wanted.queue,
             "state": wanted.state,
             "singleton_key": wanted.singleton_key,
+            "task": wanted.task,
             "created_before": wanted.created_before,
             "created_after": wanted.created_after,
             "after": wanted.after,
@@ -310,7 +311,7 @@ class PostgresOperations(PostgresDefinitions):
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
         ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
-        await self._fetch("prune_slots")
+        await self._fetch("prune_time_slots")
         await self._fetch("prune_workers")
         self._worker_ids.clear()
         return ended + (await self._fetch_or_set_aside("prune_waiting", {"limit": limit - ended}))[0][0]
@@ -336,6 +337,10 @@ class PostgresOperations(PostgresDefinitions):
         if self._listener.note(topic, box):
             await self._run_blocking(lambda: self._listener.tell(topic, box))
         return PostgresResultWaiter(topic, box, self._listener, self._questions)
+
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """See `Operations`."""
+        await self._fetch("warn", {"queue": queue, "id": job_id, "task": task, "reason": reason, "count": count})
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
@@ -406,7 +411,9 @@ class PostgresOperations(PostgresDefinitions):
 
     async def _set_aside(self, queues: Sequence[str] | None) -> int:
         """End jobs of these queues, or of all, as failed if invalid; return how many."""
-        ((jobs,),) = await self._fetch("set_aside", {"queues": None if queues is None else literals.texts(queues)})
+        ((jobs,),) = await self._fetch(
+            "fail_invalid_jobs", {"queues": None if queues is None else literals.texts(queues)}
+        )
         if jobs:
             logging.getLogger("pgjq").error(
                 "jobs set aside as failed: their rows hold values out of bounds; find_jobs shows each one's error",

@@ -55,7 +55,7 @@ class ResultReads:
 
     async def join(self, queue: str, job_id: str) -> int | None:
         """Mark the job that has this id now, and return its number."""
-        found = await self._fetch("want_answer", {"queue": queue, "id": job_id})
+        found = await self._fetch("mark_awaited", {"queue": queue, "id": job_id})
         return found[0][0] if found else None
 
     async def look(self, queue: str, job_id: str, seq: int) -> Answer | None:
@@ -79,7 +79,7 @@ class ResultReads:
         for queue, jobs in _by_queue(requests).items():
             ids, seqs = zip(*jobs, strict=True)
             wanted = {"queue": queue, "ids": literals.texts(ids), "seqs": literals.numbers(seqs)}
-            found |= {row[0]: rows.answer(row) for row in await self._fetch("answer", wanted)}
+            found |= {row[0]: rows.answer(row) for row in await self._fetch("job_state", wanted)}
         return [found.get(seq) for _, (_, seq) in requests]
 
 
@@ -111,6 +111,12 @@ class PostgresResultWaiter(MailboxWaiter):
             self._seq = await self._reads.join(self._queue, self._id)
             self._has_joined = True
         return result
+
+    async def join(self) -> bool:
+        """Mark the job that has the id now."""
+        self._seq = await self._reads.join(self._queue, self._id)
+        self._has_joined = True
+        return self._seq is not None
 
     async def close(self) -> None:
         """Stop waiting."""

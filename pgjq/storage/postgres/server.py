@@ -7,10 +7,12 @@ error for the caller, and not the time-out of a pool that keeps retrying.
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from pgjq.deadline import acquire_in_time
 from pgjq.errors import SchemaError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.error_translation import MIGRATE, translated
@@ -37,7 +39,7 @@ CONNECT_SECONDS = 5
 READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
 # Statements that run once per job and plan no tables: they are prepared, except behind a pooler, which may send the
 # next statement to another session.
-PREPARED = frozenset({"enqueue_job", "answer"})
+PREPARED = frozenset({"enqueue_job", "job_state"})
 
 
 class Server:
@@ -50,11 +52,36 @@ class Server:
         self.is_pooled = False
         self.prepared: frozenset[str] = frozenset()
         self.checked = False
+        self._checking = threading.Lock()
+
+    def connect(self, *, application_name: str) -> psycopg.Connection[Any]:
+        """Open a connection outside of a pool, and configure its session."""
+        options: dict[str, Any] = {**self.connection, "application_name": application_name}
+        connection = psycopg.connect(self.conninfo, **options)
+        try:
+            if not self.is_pooled:
+                connection.execute(self.queries.psycopg("configure_session"), {}, prepare=False)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def check(self) -> None:
-        """Connect once and check that this code supports the schema."""
+        """Connect once and check that this code supports the schema.
+
+        The threads of a worker start together: one of them checks, and the others wait for it.
+        """
         if self.checked:
             return
+        entered = acquire_in_time(self._checking, CONNECT_SECONDS)
+        try:
+            if not self.checked:
+                self._check()
+        finally:
+            if entered:
+                self._checking.release()
+
+    def _check(self) -> None:
         with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
             version, answering, isolation = row or (0, 0, "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pgjq.errors import ValidationError
 from pgjq.options import check_int
 from pgjq.storage.base import Capabilities, Operations
+from pgjq.storage.postgres.background_connection import BackgroundConnection, DedicatedPool
 from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.dedicated import DedicatedOperations
 from pgjq.storage.postgres.leader import LeaderLocks
@@ -15,7 +16,6 @@ from pgjq.storage.postgres.operations import PostgresOperations
 from pgjq.storage.postgres.pool import Pools
 from pgjq.storage.postgres.queries import Queries
 from pgjq.storage.postgres.server import Server
-from pgjq.storage.postgres.sync_pool import DedicatedPool
 
 if TYPE_CHECKING:
     from pgjq.blocking import Mode
@@ -26,8 +26,8 @@ class PostgresStorage:
 
     `conninfo` is a libpq connection string or URL, or a SQLAlchemy URL with a driver in it. The first operation
     connects. Share one storage among all clients, queues and threads of a process: it opens connections as needed, up
-    to `max_size` for each mode in use, and one listener connection once a caller waits. It closes connections that are
-    idle for ten minutes, down to `min_size`.
+    to `max_size` for each mode in use, one listener connection once a caller waits, and one background connection for
+    all its workers. It closes connections that are idle for ten minutes, down to `min_size`.
     """
 
     capabilities = Capabilities(
@@ -53,7 +53,12 @@ class PostgresStorage:
         self._queries = queries = Queries(schema)
         self._pools = Pools(Server(conninfo, queries), min_size, max_size)
         self._listener = Listener(conninfo, queries)
-        self._leader_locks = LeaderLocks(conninfo, queries, self._pools.watchdog)
+        # A candidate that must know at every moment whether it leads has a session without other statements: while one
+        # is in flight, a session that the server ends cannot be told from its answer. Maintenance need not know.
+        server, watchdog = self._pools.server, self._pools.watchdog
+        self._background = BackgroundConnection(server, watchdog)
+        self._background_locks = LeaderLocks(self._background)
+        self._leader_locks = LeaderLocks(BackgroundConnection(server, watchdog, application_name="pgjq election"))
         self._sync = PostgresOperations("sync", self._pools.sync_pool, queries, self._listener, self._leader_locks)
         self._async = PostgresOperations("async", self._pools.async_pool, queries, self._listener, self._leader_locks)
 
@@ -62,13 +67,14 @@ class PostgresStorage:
         return self._sync if mode == "sync" else self._async
 
     def dedicated(self) -> Operations:
-        """Return sync operations with a dedicated connection."""
-        pool = DedicatedPool(Pools(self._pools.server, 0, 1, self._pools.watchdog))
-        return DedicatedOperations("sync", pool, self._queries, self._listener, self._leader_locks)
+        """Return sync operations on the background connection."""
+        pool = DedicatedPool(self._background)
+        return DedicatedOperations("sync", pool, self._queries, self._listener, self._background_locks)
 
     def close(self) -> None:
         """Close every connection, resign every leadership, end every wait. Closing twice is allowed."""
         if not self._pools.closed:
             self._pools.close()
             self._leader_locks.close()
+            self._background_locks.close()
             self._listener.close()

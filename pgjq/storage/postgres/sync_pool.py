@@ -127,12 +127,3 @@ class SyncPool:
         self._lock = threading.Lock()
         self._inherited.append(self._pool)
         self._pool = None
-
-
-class DedicatedPool(SyncPool):
-    """The connection of one background thread; after `close` no thread can open another."""
-
-    async def close(self) -> None:
-        """Close the connection for good."""
-        self._pools.closed = True
-        self.close_now()

@@ -14,7 +14,7 @@ from typing import Final
 from pgjq.errors import ValidationError
 
 # In the order of the scripts' KEYS: counts and flags, the records and payloads by job number (`seq`), the job of each
-# id, the jobs by number, and so on; see `lua/prelude.lua`.
+# id, the jobs by number, and so on; see `lua/common/request.lua`.
 OF_A_QUEUE: Final = (
     "meta",
     "jobs",
@@ -48,7 +48,7 @@ class Keys:
         self.workers = (f"{common}:workers", self.queues)
         self.events = f"{common}:events"
         self.wake = f"{common}:wake"
-        self.answers = f"{common}:answers"
+        self.answers = f"{common}:results"
         self._office = f"{common}:leader:"
         self.of_queue = functools.lru_cache(_CACHED)(self._of_queue)
 

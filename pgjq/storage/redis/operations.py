@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
+    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
@@ -147,10 +147,10 @@ class RedisOperations:
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
         """See `Operations`. Reads the deadlines of all queues first, to reap the most overdue jobs."""
-        request: dict[str, Any] = {"limit": limit, "patience": rows.micros(stale_age)}
+        request: dict[str, Any] = {"limit": limit, "stale_age": rows.micros(stale_age)}
         late: list[tuple[int, int, str]] = []
         for queue in await self._queues():
-            found = await self._run("late", queue, rows.write(request))
+            found = await self._run("list_overdue", queue, rows.write(request))
             late += [(int(at), int(seq), queue) for at, seq in found]
         taken: list[tuple[int, int, Reaped]] = []
         for queue, count in Counter(queue for *_, queue in sorted(late)[:limit]).items():
@@ -215,9 +215,10 @@ class RedisOperations:
             request = {
                 "after": after,
                 "limit": wanted.limit - len(found),
-                "looks": LOOKS,
+                "max_reads": LOOKS,
                 "state": wanted.state,
                 "singleton_key": wanted.singleton_key,
+                "task": wanted.task,
                 "created_before": wanted.created_before and rows.micros_at(wanted.created_before),
                 "created_after": wanted.created_after and rows.micros_at(wanted.created_after),
             }
@@ -247,7 +248,7 @@ class RedisOperations:
         """See `Operations`."""
         running: Counter[str] = Counter()
         for queue in await self._queues():
-            running.update(dict(json.loads(await self._run("running", queue))))
+            running.update(dict(json.loads(await self._run("count_running", queue))))
         now, records = await self._worker_records()
         return list_workers(records, running, now)
 
@@ -306,6 +307,10 @@ class RedisOperations:
         await events.want(rows.EVERYTHING, box)
         return MailboxSubscription(box, lambda: events.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
 
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """See `Operations`."""
+        await self._run("warn", queue, rows.write({"id": job_id, "task": task, "reason": reason, "count": count}))
+
     async def result_waiter(self, queue: str, job_id: str) -> RedisResultWaiter:
         """See `Operations`."""
         job = queue, job_id
@@ -358,10 +363,13 @@ class RedisOperations:
     async def _list(self, queue: str) -> None:
         """Put a queue on the list of queues, and then the flag `listed` into the queue.
 
-        In this order a queue with the flag is on the list, and a queue without the flag has no jobs.
+        In this order a queue with the flag is on the list, and a queue without the flag has no jobs. It is put on the
+        list once more, because `_unlist` of another process may have come between: it took the queue off the list, and
+        found no flag yet.
         """
         await self._transport.command("SADD", self._keys.queues, queue)
         await self._run("list_queue", queue)
+        await self._transport.command("SADD", self._keys.queues, queue)
 
     async def _unlist(self, queue: str) -> None:
         """Take a queue off the list, unless it gets a job meanwhile; its next job lists it again.
@@ -410,7 +418,7 @@ def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int |
         "lease": rows.some_micros(policy.lease),
         "expire": rows.some_micros(policy.expire),
         "max_stalled": policy.max_stalled,
-        "requeue": policy.reap_exhausted == "requeue",
+        "requeue_exhausted": policy.reap_exhausted == "requeue",
     }
 
 

@@ -59,13 +59,19 @@ class RedisResultWaiter(MailboxWaiter):
         self._is_new = result.status == "queued"
         return result
 
+    async def join(self) -> bool:
+        """Mark the job that has the id now."""
+        found = await self._run("job_state", self._queue, rows.write({"id": self._subject[1]}))
+        self._seq = None if found is None else found[2].decode()
+        return found is not None
+
     async def close(self) -> None:
         """Stop waiting."""
         self._box.close()
         self._answers.leave(self._subject, self._box)
 
     async def _look(self) -> Answer | None:
-        found = await self._run("answer", self._queue, rows.write({"seq": self._seq}))
+        found = await self._run("job_state", self._queue, rows.write({"seq": self._seq}))
         return None if found is None else rows.answer(json.loads(found[0]), found[1])
 
     def _told(self, notifications: Sequence[Any]) -> Answer | None:

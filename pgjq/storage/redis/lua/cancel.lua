@@ -6,16 +6,16 @@ allow_when_full()
 local reply = {0}
 for n, id in ipairs(request.ids) do
     local seq = redis.call('HGET', IDS, id)
-    local job = read(seq)
+    local job = read_job(seq)
     local found = job and job[STATE] or 'not_found'
     if found == 'queued' or found == 'failing' then
-        finish(seq, job, 'cancelled')
+        end_job(seq, job, 'cancelled')
         publish_event('cancelled', job)
         reply[1], found = reply[1] + 1, 'cancelled'
-    elseif found == 'processing' and request.active and not job[CANCEL] then
-        job[CANCEL], changed[seq] = true, true
+    elseif found == 'processing' and request.active and not job[CANCEL_REQUESTED] then
+        job[CANCEL_REQUESTED], changed[seq] = true, true
     end
     reply[n + 1] = found
 end
-done()
+write_changes()
 return reply

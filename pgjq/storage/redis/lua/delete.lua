@@ -3,11 +3,11 @@ allow_when_full()
 local count = 0
 for _, id in ipairs(request) do
     local seq = redis.call('HGET', IDS, id)
-    local job = read(seq)
+    local job = read_job(seq)
     if job and job[STATE] ~= 'processing' then
-        drop(seq, job)
+        delete_job(seq, job)
         count = count + 1
     end
 end
-done()
+write_changes()
 return count

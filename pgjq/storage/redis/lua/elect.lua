@@ -1,4 +1,4 @@
--- Elect: take a leadership that is free, or renew the candidate's own; another leader's is not touched. No prelude.
+-- Elect: take a leadership that is free, or renew the candidate's own; another leader's is not touched. Without `common/`.
 --
 -- A full server must not refuse it, because the reaper that recovers stalled jobs and prunes is elected: so the first
 -- write is a no-op that a full server allows.

@@ -13,14 +13,17 @@ local listed, last = unpack(redis.call('HMGET', META, 'listed', 'seq'))
 if not listed then
     return false
 end
-local ids, settings, which, generated_ids = request.ids, request.settings, some(request.which), request.generated_ids
-local awaited = request.awaited
-local first = math.max((tonumber(last) or 0) + 1, REAL)
+local ids, settings, which = request.ids, request.settings, or_false(request.which)
+local generated_ids, awaited = request.generated_ids, request.awaited
+local tasks, headers = or_false(request.tasks), or_false(request.headers)
+local first = math.max((tonumber(last) or 0) + 1, SERVER_TIME)
 redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
-local PRIORITY_, MAX_, TTL_, RUN_AT_, DELAY_, KEY_, DUPLICATE_, OPTIONS_, RETENTION_, KEEP_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+-- The settings of a job, in the order of enqueue.py.
+local PRIORITY_, MAX_ATTEMPTS_, RESULT_TTL_, RUN_AT_, DELAY_, SINGLETON_KEY_, DUPLICATE_IF_FAILED_, OPTIONS_,
+    RETENTION_, DELETE_AFTER_ = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local refused, results, mine = {}, {}, {}
-local owners = generated_ids and {} or send('HMGET', IDS, ids)
+local owners = generated_ids and {} or call_in_chunks('HMGET', IDS, ids)
 
 local function number(position)
     return string.format('%016.0f', first + position - 1)
@@ -41,12 +44,12 @@ local function is_taken(position, id, own)
         return true
     end
     local seq = owners[position]
-    local job = read(seq)
+    local job = read_job(seq)
     if not job then
         return false
     end
     local state = job[STATE]
-    if LIVE[state] or (state == 'failed' and own[DUPLICATE_] and is_fresh(job)) then
+    if LIVE[state] or (state == 'failed' and own[DUPLICATE_IF_FAILED_] and is_fresh(job)) then
         refuse(position, 'duplicate', seq)
         return true
     end
@@ -63,19 +66,23 @@ for position, id in ipairs(ids) do
     if not is_taken(position, id, own) then
         local seq = number(position)
         local job = {
-            id, 'queued', own[PRIORITY_], own[MAX_], own[TTL_], some(own[KEY_]), some(own[OPTIONS_]),
-            some(own[RETENTION_]), own[KEEP_], NOW, 0, 0, 0, 0, 0, false, false, false, false, false, false, false, false,
-            awaited, false, false
+            id, 'queued', own[PRIORITY_], own[MAX_ATTEMPTS_], own[RESULT_TTL_], or_false(own[SINGLETON_KEY_]),
+            or_false(own[OPTIONS_]), or_false(own[RETENTION_]), own[DELETE_AFTER_], NOW, 0, 0, 0, 0, 0, false, false, false,
+            false, false, false, false, false, awaited, false, false
         }
+        if tasks or headers then  -- Other records stay short.
+            job[CLAIM_ID] = false
+            job[TASK], job[HEADERS] = or_false(tasks and tasks[position]), or_false(headers and headers[position])
+        end
         mine[id] = seq
         add(IDS, id, seq)
         add(PAYLOADS, seq, ARGV[BLOBS + position])
         add(ORDER, 0, seq)
-        place(seq, job, some(own[RUN_AT_]) or NOW + own[DELAY_])
+        make_claimable(seq, job, or_false(own[RUN_AT_]) or NOW + own[DELAY_])
         publish_event('queued', job)
     end
 end
-sweep(#ids + 10)
-done()
+delete_expired_outcomes(#ids + 10)
+write_changes()
 table.insert(results, 1, cjson.encode({number(1), refused}))
 return results

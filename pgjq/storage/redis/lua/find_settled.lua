@@ -4,11 +4,11 @@ local answers, seqs = {}, {}
 for n, run in ipairs(request) do
     seqs[n] = run[1]
 end
-load(seqs)
+load_jobs(seqs)
 for n, run in ipairs(request) do
     local seq, lease, token, error = unpack(run)
-    local job = read(seq)
+    local job = read_job(seq)
     local over = job and job[LEASE] == lease and job[TOKEN] == tonumber(token) and job[STATE] ~= 'processing'
-    answers[n] = over and {job[STATE], some(error) and redis.call('HGET', OUTCOMES, seq) == 'e' .. error or false}
+    answers[n] = over and {job[STATE], or_false(error) and redis.call('HGET', OUTCOMES, seq) == 'e' .. error or false}
 end
 return cjson.encode(answers)

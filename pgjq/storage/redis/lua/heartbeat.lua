@@ -8,14 +8,14 @@ local answers, seqs = {}, {}
 for n, lease in ipairs(request) do
     seqs[n] = lease[1]
 end
-load(seqs)
+load_jobs(seqs)
 for n, lease in ipairs(request) do
-    local job = held(unpack(lease))
-    if job and job[LEASE_FOR] then
-        local until_ = NOW + job[LEASE_FOR]
+    local job = leased_job(unpack(lease))
+    if job and job[LEASE_DURATION] then
+        local until_ = NOW + job[LEASE_DURATION]
         add(PROCESSING, job[EXPIRE_AT] and math.min(until_, job[EXPIRE_AT]) or until_, lease[1])
     end
-    answers[n] = not job and 0 or job[CANCEL] and 2 or 1
+    answers[n] = not job and 0 or job[CANCEL_REQUESTED] and 2 or 1
 end
-done()
+write_changes()
 return cjson.encode(answers)

@@ -14,20 +14,20 @@ math.randomseed(request.seed)
 local function retry_delay(job)
     local options = options_of(job)
     if not options.retry_backoff then
-        return micros(options.retry_delay or 0)
+        return to_micros(options.retry_delay or 0)
     end
     local half = 2 ^ math.min(16, job[ATTEMPTS]) / 2
     local base = options.retry_delay or 1
     local delay = (base == 0 and 1 or base) * (half + half * math.random())
-    return micros(math.min(options.retry_delay_max or math.huge, delay, 3155760000))
+    return to_micros(math.min(options.retry_delay_max or math.huge, delay, 3155760000))
 end
 
 local function judge(job)
-    if job[CANCEL] then
+    if job[CANCEL_REQUESTED] then
         return 'cancelled'
     elseif job[MAX_STALLED] and job[STALLED] + 1 > job[MAX_STALLED] then
         return 'failed'
-    elseif job[ATTEMPTS] >= job[MAX_ATTEMPTS] and not job[REQUEUE] then
+    elseif job[ATTEMPTS] >= job[MAX_ATTEMPTS] and not job[REQUEUE_EXHAUSTED] then
         return 'failed'
     end
     return 'recovered'
@@ -58,23 +58,23 @@ local function reap(seq, job)
         add(OUTCOMES, seq, error)
         requeue(seq, job, 'failing', retry_delay(job))
     else
-        finish(seq, job, action, error)
+        end_job(seq, job, action, error)
     end
     if action == 'failed' then
         failed[#failed + 1] = seq
     end
     publish_event(job[STATE], job)
     return {
-        redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action, reason,
-        worker
+        redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action,
+        reason, worker, job[TASK] or false
     }
 end
 
 local rows = {}
-for _, seq in ipairs(overdue()) do
+for _, seq in ipairs(overdue_jobs()) do
     rows[#rows + 1] = reap(seq, jobs[seq])
 end
-done()
-local reply = send('HMGET', PAYLOADS, failed)
+write_changes()
+local reply = call_in_chunks('HMGET', PAYLOADS, failed)
 table.insert(reply, 1, cjson.encode(rows))
 return reply

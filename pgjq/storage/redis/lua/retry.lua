@@ -5,15 +5,15 @@ allow_when_full()
 local count, rows, reply = 0, {}, {}
 for _, id in ipairs(request.ids) do
     local seq = redis.call('HGET', IDS, id)
-    local job = read(seq)
+    local job = read_job(seq)
     if job and (job[STATE] == 'failed' or job[STATE] == 'cancelled') then
-        leave(seq, job)
+        leave_state(seq, job)
         remove(OUTCOMES, seq)
         remove(EXPIRING, seq)
         remove(PRUNABLE, seq)
         job[STATE], job[ATTEMPTS], job[STALLED], job[FINISHED] = 'queued', 0, 0, false
-        job[CANCEL], job[STARTED], job[WORKER], job[STALLED_ON] = false, false, false, false
-        place(seq, job, NOW)
+        job[CANCEL_REQUESTED], job[STARTED], job[WORKER], job[STALLED_ON] = false, false, false, false
+        make_claimable(seq, job, NOW)
         publish_event('queued', job)
         count = count + 1
     end
@@ -21,7 +21,7 @@ for _, id in ipairs(request.ids) do
         rows[#rows + 1] = {seq, job}
     end
 end
-done()
+write_changes()
 for n, row in ipairs(rows) do
     rows[n], reply[n] = row_of(unpack(row)), outcome_of(unpack(row))
 end

@@ -1,6 +1,6 @@
 -- Save checkpoint: store a checkpoint for the next run, if the lease still holds. Returns whether it did. A full server
 -- allows it.
-if not held(unpack(request)) then
+if not leased_job(unpack(request)) then
     return 0
 end
 allow_when_full()

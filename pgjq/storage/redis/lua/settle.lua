@@ -9,21 +9,21 @@ local states, seqs = {}, {}
 for n, run in ipairs(request) do
     seqs[n] = run[1]
 end
-load(seqs)
+load_jobs(seqs)
 for n, run in ipairs(request) do
     local seq, lease, token, ends, delay, error = unpack(run)
-    local job = held(seq, lease, token)
+    local job = leased_job(seq, lease, token)
     if job then
-        if job[CANCEL] then
+        if job[CANCEL_REQUESTED] then
             ends = 'cancelled'
         end
         if ends == 'completed' then
             local result = ARGV[BLOBS + n]
-            finish(seq, job, ends, result ~= '' and result)
+            end_job(seq, job, ends, result ~= '' and result)
         elseif ends == 'failed' then
-            finish(seq, job, ends, 'e' .. error)
+            end_job(seq, job, ends, 'e' .. error)
         elseif ends == 'cancelled' then
-            finish(seq, job, ends)
+            end_job(seq, job, ends)
         elseif ends == 'failing' then
             add(OUTCOMES, seq, 'e' .. error)
             requeue(seq, job, ends, delay)
@@ -35,6 +35,6 @@ for n, run in ipairs(request) do
     end
     states[n] = job and job[STATE] or false
 end
-sweep(2 * #request)
-done()
+delete_expired_outcomes(2 * #request)
+write_changes()
 return cjson.encode(states)

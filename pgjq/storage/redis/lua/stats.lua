@@ -7,7 +7,7 @@ end
 local ended = redis.call('HMGET', META, 'completed', 'failed', 'cancelled')
 local since = math.min(oldest(QUEUED), oldest(FAILING))
 return {
-    redis.call('ZCARD', QUEUED), redis.call('ZCOUNT', QUEUED, '(' .. text(NOW), '+inf'), redis.call('ZCARD', PROCESSING),
-    redis.call('ZCARD', FAILING), tonumber(ended[1]) or 0, tonumber(ended[2]) or 0, tonumber(ended[3]) or 0,
+    redis.call('ZCARD', QUEUED), redis.call('ZCOUNT', QUEUED, '(' .. as_text(NOW), '+inf'),
+    redis.call('ZCARD', PROCESSING), redis.call('ZCARD', FAILING), tonumber(ended[1]) or 0, tonumber(ended[2]) or 0, tonumber(ended[3]) or 0,
     since <= NOW and NOW - since
 }

@@ -1,7 +1,7 @@
 -- Worker seen: record that a worker is alive, and since when. For display; no job depends on it.
 --
 -- Guarantees that a queue which a worker serves is on the list of queues, whatever a failover lost.
--- No prelude: its keys are those of the whole prefix, its arguments the time or '', the registration as rows.py writes
+-- Without `common/`: its keys are those of the whole prefix, its arguments the time or '', the registration as rows.py writes
 -- it, and its queues. A record is when the worker started and when it was last seen, in microseconds.
 local WORKERS, QUEUES = KEYS[1], KEYS[2]
 local time = redis.call('TIME')

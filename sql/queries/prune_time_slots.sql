@@ -1,5 +1,5 @@
 -- Prune time slots that have ended.
 --
--- Index: slot_ends.
-delete from pgjq.slot as s
+-- Index: time_slot_ends.
+delete from pgjq.time_slot as s
 where s.ends_at <= pgjq.now()

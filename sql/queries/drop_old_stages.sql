@@ -1,2 +1,2 @@
 -- Drop unused stages that were created more than :age seconds ago.
-select pgjq.sweep_stages(:age) as swept
+select pgjq.drop_old_stages(:age) as dropped

@@ -1,4 +1,4 @@
--- Take leadership: the process that answers, and whether this session leads from now on. The server ends the session
+-- Acquire leadership: the process that answers, and whether this session leads from now on. The server ends the session
 -- if it is then silent for :ttl.
 --
 -- The lock is not taken unless the answering process is :greeted_by, the one that greeted this session: behind a
@@ -8,7 +8,7 @@ select
     case
         when pg_backend_pid() = :greeted_by
             then
-                pg_try_advisory_lock(hashtext(:office), hashtext(:role))
+                pg_try_advisory_lock(hashtext(:lock), hashtext(:role))
                 and set_config('idle_session_timeout', :ttl, false) <> ''
         else false
     end as holds

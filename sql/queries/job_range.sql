@@ -1,4 +1,4 @@
--- Extent: the range of the numbers of ended jobs and of all jobs, and the snapshot.
+-- Job range: the range of the numbers of ended jobs and of all jobs, and the snapshot.
 --
 -- Index: the primary keys, their ends only.
 select

@@ -1,7 +1,7 @@
--- Running: count each worker's in-flight runs of this queue, for display.
+-- Count running: count each worker's in-flight runs of this queue, for display.
 local counts, names = {}, {}
 local seqs = redis.call('ZRANGE', PROCESSING, 0, -1)
-load(seqs)
+load_jobs(seqs)
 for _, seq in ipairs(seqs) do
     local worker = jobs[seq][WORKER]
     counts[worker] = (counts[worker] or 0) + 1

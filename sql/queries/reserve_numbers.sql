@@ -7,4 +7,4 @@ from
             has_table_privilege(regclass('pgjq.body'), 'insert')
             and has_table_privilege(regclass('pgjq.job'), 'insert') as may_copy
     ) as rights
-cross join lateral pgjq.reserve(:queue::text, :count::integer, :copying::boolean and rights.may_copy) as r
+cross join lateral pgjq.reserve_numbers(:queue::text, :count::integer, :copying::boolean and rights.may_copy) as r

@@ -1,0 +1,1 @@
+"""Tasks: named, typed functions on a queue."""

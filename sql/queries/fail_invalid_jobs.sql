@@ -1,0 +1,2 @@
+-- Fail invalid jobs: end jobs with invalid values as failed. Guarantees: sql/functions/0001_set_aside.sql.
+select pgjq.fail_invalid_jobs(:queues::text::text[]) as jobs

@@ -1,2 +1,0 @@
--- Give up leadership; true if this session had it.
-select pg_advisory_unlock(hashtext(:office), hashtext(:role))

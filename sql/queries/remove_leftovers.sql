@@ -1,4 +1,0 @@
--- Remove the bodies that dead writers have left in a queue: see sql/functions/0001_stage.sql.
-select pgjq.remove_leftovers(q.id) as removed
-from pgjq.queue as q
-where q.name = :queue
