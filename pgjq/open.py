@@ -28,7 +28,10 @@ def open_storage(url: str) -> Storage:
         from pgjq.storage.postgres.storage import PostgresStorage
 
         return PostgresStorage(url)
-    parts = read_redacted(lambda: urlsplit(url), url, "this is not a URL", ValueError)
+    return _open(url, read_redacted(lambda: urlsplit(url), url, "this is not a URL", ValueError))
+
+
+def _open(url: str, parts: SplitResult) -> Storage:
     match parts.scheme:
         case "redis" | "rediss":
             from pgjq.storage.redis.storage import RedisStorage

@@ -68,11 +68,13 @@ def enqueue(
     _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
     with noting_a_new_queue(client, output, queue):
         if lines:
-            _enqueue_lines(client, output, queue, named=named, settings=settings)
-            return
-        value = payload.value if isinstance(payload, Parsed) else _read_all()
-        settings |= {"id": content_id(value) if named else job_id, "payload": value}
-        _enqueue_one(client, output, queue, settings, wait)
+            return _enqueue_lines(client, output, queue, named=named, settings=settings)
+        return _enqueue_one(client, output, queue, settings | _id_and_payload(payload, job_id, named=named), wait)
+
+
+def _id_and_payload(payload: Any, job_id: str | None, *, named: bool) -> dict[str, Any]:
+    value = payload.value if isinstance(payload, Parsed) else _read_all()
+    return {"id": content_id(value) if named else job_id, "payload": value}
 
 
 def _enqueue_one(client: Client, output: Output, queue: str, job: dict[str, Any], wait: float | None) -> None:

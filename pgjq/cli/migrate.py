@@ -52,18 +52,25 @@ def migrate(
       PGJQ_URL=postgresql://localhost/app pgjq migrate status
       pgjq migrate sql --schema jobs | psql app
     """  # noqa: D301
+    _check_roles(action, roles=roles)
+    if action == "up":
+        _up(output, url, schema, revision or "head", roles=roles)
+    elif action == "down":
+        _down(output, url, schema, revision or "base", yes=yes)
+    elif action == "sql":
+        _print_sql(output, schema, revision or "head", roles=roles)
+    else:
+        _show_status(output, url, schema, revision)
+
+
+def _check_roles(action: str, *, roles: bool) -> None:
     if roles and action not in ("up", "sql"):
         raise click.UsageError(f"{action} takes no --roles: up makes them, and down takes their rights away")
-    match action:
-        case "up":
-            _up(output, url, schema, revision or "head", roles=roles)
-        case "down":
-            _down(output, url, schema, revision or "base", yes=yes)
-        case "sql":
-            sql = statements(schema, revision or "head", roles=roles)
-            click.echo(document({"schema": schema, "sql": sql}) if output.as_json else sql)
-        case _:
-            _show_status(output, url, schema, revision)
+
+
+def _print_sql(output: Output, schema: str, revision: str, *, roles: bool) -> None:
+    sql = statements(schema, revision, roles=roles)
+    click.echo(document({"schema": schema, "sql": sql}) if output.as_json else sql)
 
 
 def _up(output: Output, url: str | None, schema: str, revision: str, *, roles: bool) -> None:

@@ -54,11 +54,8 @@ def reaper(
       pgjq reaper --leader-election --lock-ttl 15s --renewal-interval 5s --json
     """  # noqa: D301
     begin_log()
-    made = Reaper(
-        storage=storage,
-        lease_policy=LeasePolicy(**_given(stale_age=stale_age, reap_interval=reap_interval)),
-        leader_election=_election(elected, election),
-    )
+    policy = LeasePolicy(**_given(stale_age=stale_age, reap_interval=reap_interval))
+    made = Reaper(storage=storage, lease_policy=policy, leader_election=_election(elected, election))
     check_storage(storage)
     made.on("leadership_acquired", lambda: logger.info("this reaper leads"))
     made.on("leadership_lost", lambda: logger.info("this reaper leads no more"))

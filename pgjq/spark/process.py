@@ -87,6 +87,10 @@ def process(
         policy=lease_policy or LeasePolicy(),
         timeout=None if timeout is None else check_seconds("timeout", timeout, above=0),
     )
+    return _process(spark, assignment, schema, tasks)
+
+
+def _process(spark: SparkSession, assignment: Assignment, schema: str, tasks: int | None) -> Processed:
     with oneshot_connection(assignment.options.conninfo, schema):
         pass  # An unusable database is one error here, and not one per task.
     count = spark.sparkContext.defaultParallelism if tasks is None else check_int("tasks", tasks, 1)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pgjq.storage.file.queues import QueueEntry
-    from pgjq.storage.model.jobs import Change, Jobs
+    from pgjq.storage.model.changes import Change
+    from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.queue_record import QueueRecord
     from pgjq.storage.model.schedule_table import ScheduleChange, ScheduleTable
 

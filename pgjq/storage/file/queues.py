@@ -13,7 +13,7 @@ from pgjq.storage.model.queue_record import QueueRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pgjq.storage.model.jobs import QueueChange
+    from pgjq.storage.model.changes import QueueChange
 
 
 class QueueEntry(NamedTuple):

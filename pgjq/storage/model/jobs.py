@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pgjq.job import LIVE, Event
 from pgjq.schedules.schedule import tick_name
+from pgjq.storage.model.changes import Change, QueueChange
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.queue_record import QueueRecord
@@ -24,35 +25,10 @@ if TYPE_CHECKING:
     from pgjq.job import EventName, State
     from pgjq.policy import Policy
     from pgjq.storage.base import Lease
-    from pgjq.storage.model.record import Record
+    from pgjq.storage.model.record import Record, SlotKey
     from pgjq.storage.model.schedule_table import ScheduleChange
 
 WAITING = ("queued", "failing")
-Slot = tuple[str, str | None, datetime]
-
-
-class Change(NamedTuple):
-    """A change of a job: `fields` are its new values, None if it was deleted.
-
-    If the job was `added`, all its values are new.
-    """
-
-    record: Record
-    fields: Mapping[str, Any] | None
-    event: EventName | None = None
-    facts: Mapping[str, Any] | None = None
-    added: bool = False
-
-
-class QueueChange(NamedTuple):
-    """A change of a queue: `known` is its new record, None if it was deleted."""
-
-    name: str
-    known: QueueRecord | None
-    event: EventName | None = None
-    facts: Mapping[str, Any] | None = None
-
-
 NOTHING: Mapping[str, Any] = {}
 FILED_BY = {"state", "superseded"}
 
@@ -67,7 +43,7 @@ class Jobs:
         self.by_id: dict[tuple[str, str], Record] = {}
         self.processing: dict[int, Record] = {}
         self.queues: dict[str, QueueRecord] = {}
-        self.slots: dict[Slot, Record] = {}  # The job that has each time slot.
+        self.slots: dict[SlotKey, Record] = {}  # The job that has each time slot.
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
         self.schedules = ScheduleTable()
@@ -125,7 +101,7 @@ class Jobs:
         if record.queue not in self.queues:
             self.queues[record.queue] = QueueRecord(record.created_at)
         if record.slot is not None:
-            self.slots[_slot(record, record.slot)] = record
+            self.slots[record.slot_key] = record
         self._file(record)
         if self._recording:
             self.changes.append(Change(record, NOTHING, event, None, added=True))
@@ -171,8 +147,8 @@ class Jobs:
             self.changes.append(Change(record, None))
 
     def _leave_slot(self, record: Record) -> None:
-        if record.slot is not None and self.slots.get(slot := _slot(record, record.slot)) is record:
-            del self.slots[slot]
+        if record.slot is not None and self.slots.get(record.slot_key) is record:
+            del self.slots[record.slot_key]
 
     def define(
         self, name: str, known: QueueRecord, event: EventName | None = None, facts: Mapping[str, Any] | None = None
@@ -338,7 +314,3 @@ class Jobs:
             return self.now
         first = None if waiting is None or not self.is_open(queue) else waiting.first()
         return None if first is None else first.run_at
-
-
-def _slot(record: Record, begins: datetime) -> Slot:
-    return record.queue, record.settings.singleton_key, begins

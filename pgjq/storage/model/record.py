@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pgjq.lease import ReapExhausted
     from pgjq.options import Headers, Settings
 
+SlotKey = tuple[str, str | None, datetime | None]
+
 
 @dataclass(slots=True, eq=False)
 class Record:
@@ -50,6 +52,11 @@ class Record:
     headers: Headers | None = None
     slot: datetime | None = None  # When its time slot begins, if its key is throttled.
     ready: bool = False  # Indexed as claimable now; derived from the other fields.
+
+    @property
+    def slot_key(self) -> SlotKey:
+        """Its time slot among those of all queues and keys."""
+        return self.queue, self.settings.singleton_key, self.slot
 
     @property
     def max_attempts(self) -> int:

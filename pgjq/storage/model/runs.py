@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.job import State
-    from pgjq.lease import LeasePolicy
+    from pgjq.lease import Action, LeasePolicy
     from pgjq.options import JobOptions
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
@@ -246,18 +246,7 @@ def _is_late(record: Record, now: datetime, patience: timedelta) -> bool:
 
 
 def _reap(jobs: Jobs, record: Record) -> Reaped:
-    action = judge(
-        Stall(
-            record.cancel_requested,
-            record.attempts,
-            record.max_attempts,
-            record.stalled,
-            record.max_stalled,
-            record.reap_exhausted,
-        )
-    )
-    if action == "recovered" and _state_after(jobs, record, "failing") == "failed":
-        action = "failed"
+    action = _judge(jobs, record)
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
     worker = record.worker or "?"
     if action != "cancelled":
@@ -285,6 +274,21 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
         record.payload if action == "failed" else None,
         record.task,
     )
+
+
+def _judge(jobs: Jobs, record: Record) -> Action:
+    """Decide what happens to a stalled job; one that finds its slot taken fails."""
+    stall = Stall(
+        record.cancel_requested,
+        record.attempts,
+        record.max_attempts,
+        record.stalled,
+        record.max_stalled,
+        record.reap_exhausted,
+    )
+    action = judge(stall)
+    taken = action == "recovered" and _state_after(jobs, record, "failing") == "failed"
+    return "failed" if taken else action
 
 
 def _record_stall(jobs: Jobs, record: Record, error: JobError, worker: str) -> None:

@@ -1,0 +1,67 @@
+"""The package stays readable: small files, short functions, docstrings on what others call.
+
+A name in an exception is a debt: split it, then take it out. A file or function that has become small fails here too.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+FILES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "pgjq").rglob("*.py"))}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+LINES_OF_A_FILE = 300
+LINES_OF_A_FUNCTION = 30
+SHARE_WITH_DOCSTRINGS = 0.9
+
+LONG_FILES = {
+    "pgjq/client.py",
+    "pgjq/queue.py",
+    "pgjq/storage/base.py",
+    "pgjq/storage/postgres/operations.py",
+    "pgjq/storage/redis/operations.py",
+}
+LONG_FUNCTIONS = {
+    "pgjq/administration.py::create_queue",
+    "pgjq/cli/worker.py::worker",
+    "pgjq/queue.py::__init__",
+}
+
+
+def functions(path: str) -> Iterator[Function]:
+    return (node for node in ast.walk(ast.parse(FILES[path])) if isinstance(node, Function))
+
+
+def length(function: Function) -> int:
+    """Count the lines from `def` to the end, with the signature and the docstring."""
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def public(scope: ast.Module | ast.ClassDef) -> Iterator[Function | ast.ClassDef]:
+    """Yield what others may call: functions, classes and methods; a case of a suite is named by what it shows."""
+    for node in scope.body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith(("_", "test_")):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node)
+
+
+def test_files_are_short() -> None:
+    assert {path for path, text in FILES.items() if len(text.splitlines()) > LINES_OF_A_FILE} == LONG_FILES
+
+
+def test_functions_are_short() -> None:
+    long = {f"{path}::{f.name}" for path in FILES for f in functions(path) if length(f) > LINES_OF_A_FUNCTION}
+    assert long == LONG_FUNCTIONS
+
+
+def test_what_others_call_has_docstrings() -> None:
+    nodes = [(path, node) for path, text in FILES.items() for node in public(ast.parse(text))]
+    without = [f"{path}:{node.lineno} {node.name}" for path, node in nodes if ast.get_docstring(node) is None]
+    assert 1 - len(without) / len(nodes) >= SHARE_WITH_DOCSTRINGS, without
