@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pgjq.schedules.plan import Plan
     from pgjq.schedules.schedule import ScheduleTick
-    from pgjq.storage.base import Storage
+    from pgjq.storage.base import Operations, Storage
     from pgjq.storage.schedules import ScheduleOperations
     from pgjq.worker.fault_log import Activity
 
@@ -35,9 +35,9 @@ class Ticker:
     """Ticks the schedules of a storage, if it has any."""
 
     def __init__(self, storage: Storage, logger: logging.Logger, *, poll: float, report: Activity) -> None:
+        self._storage = storage
         self._has_schedules = storage.capabilities.definitions
-        self._connection = storage.dedicated()
-        self._ops = cast("ScheduleOperations", self._connection)
+        self._connection: Operations | None = None
         self._logger = logger
         self._poll = poll
         self._unwatch: Callable[[], None] | None = None
@@ -58,18 +58,28 @@ class Ticker:
         unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
             unwatch()
-        drive(self._connection.close())
+        self._disconnect()
+
+    def _connect(self) -> ScheduleOperations:
+        self._connection = self._connection or self._storage.dedicated()
+        return cast("ScheduleOperations", self._connection)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            drive(connection.close())
 
     def _step(self) -> float:
+        ops = self._connect()
         if self._unwatch is None:
-            self._unwatch = drive(self._ops.watch_schedules(self._loop.nudge))
-        due = drive(self._ops.due_schedules(limit=BATCH, poll=self._poll))
+            self._unwatch = drive(ops.watch_schedules(self._loop.nudge))
+        due = drive(ops.due_schedules(limit=BATCH, poll=self._poll))
         if not due.schedules:
             if not due.any_left:
-                drive(self._connection.close())
+                self._disconnect()
             return min(due.wait, LONGEST_SLEEP)
         plans = [plan(schedule, due.now) for schedule in due.schedules]
-        applied = drive(self._ops.tick(plans))
+        applied = drive(ops.tick(plans))
         for made in plans:
             self._log(made, applied.get(made.schedule.name, []))
         return 0.0 if applied else min(TRY_AGAIN, self._poll)

@@ -7,7 +7,8 @@ with changed as (
         end_at = :end_at::timestamptz, missed = :missed::text, overlap = :overlap::text,
         jitter = :jitter::double precision, starting_deadline = :starting_deadline::double precision,
         options = :options::text::jsonb, settings = :settings::text::jsonb, paused = :paused::boolean,
-        next_run_at = :next_run_at::timestamptz, due_at = :due_at::timestamptz, error = :error::text, task = :task::text,
+        next_run_at = :next_run_at::timestamptz, due_at = :due_at::timestamptz, error = :error::text,
+        task = :task::text,
         revision = s.revision + 1
     where s.name = :name::text and s.revision = :revision::integer
     returning s.name
