@@ -351,15 +351,19 @@ class AsyncJob(_Held):
         return self._transact(session_factory)
 
 
+# Both read the run of a job in the other mode, which is private to this module.
+# pyright: reportPrivateUsage=false
+
+
 def as_sync(job: Job | AsyncJob, storage: Storage) -> Job:
     """Return a job as a plain function gets it."""
     if isinstance(job, Job):
         return job
-    return Job(job._run, job.payload, job.checkpoint, storage.operations("sync"))  # noqa: SLF001  (the other mode)
+    return Job(job._run, job.payload, job.checkpoint, storage.operations("sync"))  # noqa: SLF001
 
 
 def as_async(job: Job | AsyncJob, storage: Storage) -> AsyncJob:
     """Return a job as a coroutine on the worker's loop gets it."""
     if isinstance(job, AsyncJob):
         return job
-    return AsyncJob(job._run, job.payload, job.checkpoint, storage.operations("async"))  # noqa: SLF001  (the other mode)
+    return AsyncJob(job._run, job.payload, job.checkpoint, storage.operations("async"))  # noqa: SLF001
