@@ -20,6 +20,7 @@ from pgjq.cli.prune import prune
 from pgjq.cli.queues import queues
 from pgjq.cli.reaper import reaper
 from pgjq.cli.root import EXIT_CODES, Commands
+from pgjq.cli.schedules import schedules
 from pgjq.cli.worker import worker
 from pgjq.cli.workers import workers
 
@@ -67,6 +68,7 @@ main.add_command(retry)
 main.add_command(delete)
 main.add_command(jobs)
 main.add_command(queues)
+main.add_command(schedules)
 main.add_command(workers)
 main.add_command(pipeline)
 main.add_command(prune)

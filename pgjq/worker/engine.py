@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
+    from pgjq.schedules.schedule import Declared
     from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
@@ -78,6 +79,7 @@ class Engine:
         strict: bool,
         logger: logging.Logger,
         deadline: Deadline,
+        schedules: Sequence[Declared] = (),
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._turns = deque(self._consumers)
@@ -144,7 +146,9 @@ class Engine:
         self._maintenance = Maintenance(
             storage, worker, logger, report=self._faults.activity("keeping the storage in order")
         )
-        self._ticker = Ticker(storage, logger, poll=block_timeout, report=self._faults.activity("ticking schedules"))
+        self._ticker = Ticker(
+            storage, logger, schedules, poll=block_timeout, report=self._faults.activity("ticking schedules")
+        )
         self._heartbeat.start()
         self._watch.start()
         self._reaper.start()
