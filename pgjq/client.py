@@ -343,7 +343,6 @@ class Client(_Base):
     get_workers = blocking(AsyncClient.get_workers)
     create_schedule = blocking(AsyncClient.create_schedule)
     update_schedule = blocking(AsyncClient.update_schedule)
-    ensure_schedule = blocking(AsyncClient.ensure_schedule)
     pause_schedule = blocking(AsyncClient.pause_schedule)
     resume_schedule = blocking(AsyncClient.resume_schedule)
     delete_schedule = blocking(AsyncClient.delete_schedule)

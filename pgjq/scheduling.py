@@ -15,11 +15,11 @@ from pgjq.errors import PolicyError, UnsupportedError, ValidationError
 from pgjq.job import task_name
 from pgjq.options import check_datetime, check_int
 from pgjq.schedules.plan import Plan, PlannedTick, next_runs, runs_between
-from pgjq.schedules.schedule import Payload, ScheduleInfo, change, check_name, define, info, resume, same_definition
+from pgjq.schedules.schedule import Payload, ScheduleInfo, change, check_name, define, info, resume
 from pgjq.serde import serialize_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, timedelta
 
     from pgjq.schedules.schedule import Missed, Overlap, Schedule, ScheduleTick
@@ -125,28 +125,6 @@ class AsyncScheduling(Scheduling):
         """
         data = self._payload(changes.pop("payload"), check_name(name)) if "payload" in changes else None
         return await self._change_schedule(name, lambda schedule, now: change(schedule, data, now, changes))
-
-    async def ensure_schedule(self, name: str, queue: str, payload: Any, values: Mapping[str, Any]) -> None:
-        """Create a schedule, or change one that is defined otherwise; one that is defined alike keeps its next run."""
-        ops = self._schedules()
-        data = self._payload(payload, check_name(name))
-        while True:
-            wanted = define(name, queue, data, await ops.storage_time(), values)
-            found = await ops.schedules(name)
-            if not found:
-                if await ops.put_schedule(wanted, revision=None):
-                    return
-            elif same_definition(found[0], wanted) or await self._replace(found[0], wanted):
-                return
-
-    async def _replace(self, there: Schedule, wanted: Schedule) -> bool:
-        unset = dict.fromkeys(there.options)
-        values = {name: getattr(wanted, name) for name in ("cron", "every", "timezone", "start_at", "end_at")}
-        values |= {name: getattr(wanted, name) for name in ("missed", "overlap", "jitter", "starting_deadline")}
-        values |= {"queue": wanted.queue, **unset, **wanted.options}
-        payload = Payload(wanted.payload, wanted.task)
-        new = change(there, payload, wanted.changed_at, values)
-        return await self._schedules().put_schedule(new, revision=there.revision)
 
     async def pause_schedule(self, name: str) -> ScheduleInfo:
         """Make no jobs until `resume_schedule`; the ticks in between are not made up for."""

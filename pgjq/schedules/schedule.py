@@ -41,7 +41,8 @@ TRACES: Final = 100  # Ticks of a schedule that a storage keeps.
 AT_MOST: Final = 1000  # Jobs that one tick or one backfill makes.
 # What `update_schedule` changes, beside the options of its jobs.
 TIME: Final = ("cron", "every", "timezone", "start_at", "end_at")
-CHANGEABLE: Final = ("queue", "payload", *TIME, "missed", "overlap", "jitter", "starting_deadline")
+OWN_VALUES: Final = (*TIME, "missed", "overlap", "jitter", "starting_deadline")
+CHANGEABLE: Final = ("queue", "payload", *OWN_VALUES)
 NOT_OF_SCHEDULES: Final = ("run_at", "delay")
 
 
@@ -163,6 +164,15 @@ class Payload(NamedTuple):
 
     data: bytes
     task: str | None
+
+
+class Declared(NamedTuple):
+    """A schedule that code declares: the arguments of `create_schedule`."""
+
+    name: str
+    queue: str
+    payload: Payload
+    values: Mapping[str, Any]
 
 
 def define(name: Any, queue: Any, payload: Payload, now: datetime, values: Mapping[str, Any]) -> Schedule:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
+    from pgjq.schedules.schedule import Declared
     from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
@@ -64,6 +65,7 @@ class Engine:
         strict: bool,
         logger: logging.Logger,
         deadline: Deadline,
+        schedules: Sequence[Declared] = (),
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._deadline = deadline
@@ -80,7 +82,7 @@ class Engine:
         self._settler = Settler(self._ops, settled=self._settled, report=report, hurried=self._nothing_runs)
         self._lost_claims = self._make_lost_claims()
         self._registration = self._make_registration(logger)
-        self._start_threads(storage, logger, block_timeout)
+        self._start_threads(storage, logger, block_timeout, schedules)
         self._claimer = self._make_claimer(block_timeout, strict=strict)
 
     def _make_executor(self, storage: Storage, concurrency: int) -> Executor:
@@ -112,7 +114,9 @@ class Engine:
             report=self._faults.activity("writing the worker record"),
         )
 
-    def _start_threads(self, storage: Storage, logger: logging.Logger, block_timeout: float) -> None:
+    def _start_threads(
+        self, storage: Storage, logger: logging.Logger, block_timeout: float, schedules: Sequence[Declared]
+    ) -> None:
         self._heartbeat = Heartbeat(
             self._in_flight,
             storage.dedicated(),
@@ -135,7 +139,7 @@ class Engine:
         report = self._faults.activity("keeping the storage in order")
         self._maintenance = Maintenance(storage, self._worker, logger, report=report)
         report = self._faults.activity("ticking schedules")
-        self._ticker = Ticker(storage, logger, poll=block_timeout, report=report)
+        self._ticker = Ticker(storage, logger, schedules, poll=block_timeout, report=report)
         for thread in (self._heartbeat, self._watch, self._reaper, self._maintenance, self._ticker):
             thread.start()
 

@@ -2,6 +2,7 @@
 
 * Every worker has one, on a thread of its own, so that a handler that blocks the event loop delays no tick. There is no
   leader: the storage applies each plan once.
+* At first it adds the schedules that the worker's code declares.
 * It sleeps until the next schedule is due. A change of a schedule wakes it; it does not poll.
 * While there is no schedule, it holds no connection.
 * A schedule that it cannot tick now, because a transaction has locked it or its queue, is tried again after a second.
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pgjq.blocking import drive
 from pgjq.schedules.plan import plan
+from pgjq.worker.declared_schedules import ensure
 from pgjq.worker.periodic_thread import Loop
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pgjq.schedules.plan import Plan
-    from pgjq.schedules.schedule import ScheduleTick
+    from pgjq.schedules.schedule import Declared, ScheduleTick
     from pgjq.storage.base import Operations, Storage
     from pgjq.storage.schedules import ScheduleOperations
     from pgjq.worker.fault_log import Activity
@@ -34,7 +36,16 @@ MADE: Final = ("made", "triggered", "backfilled")
 class Ticker:
     """Ticks the schedules of a storage, if it has any."""
 
-    def __init__(self, storage: Storage, logger: logging.Logger, *, poll: float, report: Activity) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        logger: logging.Logger,
+        declared: Sequence[Declared],
+        *,
+        poll: float,
+        report: Activity,
+    ) -> None:
+        self._declared = list(declared)
         self._storage = storage
         self._has_schedules = storage.capabilities.definitions
         self._connection: Operations | None = None
@@ -73,6 +84,9 @@ class Ticker:
         ops = self._connect()
         if self._unwatch is None:
             self._unwatch = drive(ops.watch_schedules(self._loop.nudge))
+        while self._declared:
+            drive(ensure(ops, self._declared[-1]))
+            self._declared.pop()
         due = drive(ops.due_schedules(limit=BATCH, poll=self._poll))
         if not due.schedules:
             if not due.any_left:

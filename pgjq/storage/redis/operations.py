@@ -355,7 +355,7 @@ class RedisOperations:
         """Run a queue's script."""
         keys, shared = self._keys, self._shared
         words: tuple[Word, ...] = (
-            *(shared.clock(), queue, keys.events, keys.wake, keys.answers, shared.unseen),
+            *(shared.clock(), queue, keys.events, keys.wake, keys.results, shared.unseen),
             *(request, *blobs),
         )
         return await self._transport.execute(script(name), keys.of_queue(queue), words)

@@ -95,7 +95,7 @@ class RedisStorage:
         keys, listener = self.shared.keys, self._connections.listener
         return Channels(
             listener(mode, keys.wake, lambda queue: [queue], stays=True),
-            listener(mode, keys.answers, rows.answered, stays=False),
+            listener(mode, keys.results, rows.answered, stays=False),
             listener(mode, keys.events, lambda _: [rows.EVERYTHING], stays=False),
         )
 
