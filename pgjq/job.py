@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from pgjq.convert import plain
 from pgjq.errors import ValidationError
+from pgjq.type_variables import Payload_co, Result_co
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from pgjq.policy import Policy
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
-EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning"]
+JobEventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+EventName = Literal[JobEventName, "warning"]
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
@@ -30,11 +32,11 @@ LIVE: frozenset[State] = frozenset(("queued", "processing", "failing"))
 
 
 @dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(Generic[Payload_co]):
     """A job to enqueue, with the options of `enqueue`. With `id=None` pgjq generates the id."""
 
     id: str | None
-    payload: Any
+    payload: Payload_co
     _: KW_ONLY
     max_attempts: int | None = None
     result_ttl: float | timedelta | None = None
@@ -57,13 +59,13 @@ class NewJob:
     debounce: float | timedelta | None = None
 
 
-class EnqueueResult(NamedTuple):
+class EnqueueResult(NamedTuple, Generic[Result_co]):
     """Result of an enqueue. A duplicate is no error. A tuple, because a batch makes a million."""
 
     status: Literal["queued", "duplicate", "completed"]
     id: str
     existing_state: State | None = None
-    result: Any = None
+    result: Result_co | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class JobSource:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Generic[Result_co]):
     """The state and the record of one job."""
 
     id: str
@@ -102,7 +104,7 @@ class JobStatus:
     created_at: datetime
     attempts: int
     max_attempts: int
-    result: Any = None
+    result: Result_co | None = None
     error: JobError | None = None
     priority: int = 0
     run_at: datetime | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pgjq.errors import ValidationError
+from pgjq.type_variables import Result_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,14 @@ class Consumer:
     result_serde: Serde
     bus: EventBus
     order: EventOrder
+
+
+class Done(Protocol[Result_contra]):
+    """What a handler of the style (job, done) calls once: with an error, or with None and the result."""
+
+    def __call__(self, error: BaseException | None = None, result: Result_contra | None = None) -> None:
+        """End the run."""
+        ...
 
 
 def style_of(handler: Any) -> Style:
