@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pgjq.storage.memory import MemoryStorage
     from pgjq.storage.postgres.storage import PostgresStorage
     from pgjq.storage.redis.storage import RedisStorage
+    from pgjq.worker.handler import Done
     from pgjq.worker.leadership import LeaderElection
     from pgjq.worker.run import AsyncJob, Job
 
@@ -68,6 +69,7 @@ __all__ = [
     "CancelResult",
     "Client",
     "Discard",
+    "Done",
     "EnqueueOptions",
     "EnqueueResult",
     "Event",
@@ -134,6 +136,7 @@ _NAMES = {
     "pgjq.storage.memory": ("MemoryStorage",),
     "pgjq.storage.postgres.storage": ("PostgresStorage",),
     "pgjq.storage.redis.storage": ("RedisStorage",),
+    "pgjq.worker.handler": ("Done",),
     "pgjq.worker.leadership": ("LeaderElection",),
     "pgjq.worker.run": ("AsyncJob", "Job"),
 }
