@@ -581,7 +581,7 @@ class Worker(Runnable):
 
 def _new_job(job: Any, made: Iterator[str]) -> NewJob:
     """Return a job as a NewJob with an id, for middleware."""
-    new: NewJob
+    new: NewJob[Any]
     match job:
         case Call():
             new = job.new_job()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.param_types import DURATION, MOMENT
+from pgjq.cli.param_types import DURATION, MOMENT, TEXT_MAP
 from pgjq.declared_options import ENQUEUE_OPTIONS, QUEUE_CHANGES, QUEUE_OPTIONS, SHARED_OPTIONS
 from pgjq.job import STATES
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName, TextMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ _READERS: Final[dict[type, Any]] = {
     Boolean: bool,
     Key: str,
     QueueName: str,
+    TextMap: TEXT_MAP,
 }
 
 
