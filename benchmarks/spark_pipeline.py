@@ -88,7 +88,8 @@ def _end_more(conninfo: str, count: int) -> int:
     """Run so many jobs more, as a worker would."""
     with opened(conninfo) as storage:
         operations = storage.operations("sync")
-        jobs = [Submission(f"more-{n}", b'{"task": "send_receipt"}', DEFAULT_SETTINGS) for n in range(count)]
+        payload, task = b'{"task": "send_receipt"}', "send_receipt"
+        jobs = [Submission(f"more-{n}", payload, DEFAULT_SETTINGS, task) for n in range(count)]
         drive(operations.enqueue("mail", jobs))
         ended = 0
         while claimed := drive(operations.claim(["mail"], worker="mail-1", limit=CLAIM, policy=LeasePolicy())):

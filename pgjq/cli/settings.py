@@ -70,6 +70,7 @@ FILTER: Final = (
     Setting("created_before", MOMENT, "Jobs enqueued before then."),
     Setting("created_after", MOMENT, "Jobs enqueued after then."),
     Setting("singleton_key", str, "Jobs with this key."),
+    Setting("task", str, "Jobs of this task."),
 )
 
 

@@ -40,9 +40,13 @@ _JOBS: Final[dict[str, DataType]] = {
     "result": StringType(),
     "error": StringType(),
 }
-# Only by name: the order of enqueueing, which distinguishes endings of the same id, and the workers that the job
-# stalled on.
-_ON_REQUEST: Final[dict[str, DataType]] = {"seq": LongType(), "stalled_on": ArrayType(StringType())}
+# Only by name: the order of enqueueing, which distinguishes endings of the same id, the workers that the job stalled
+# on, and the task that the payload names.
+_ON_REQUEST: Final[dict[str, DataType]] = {
+    "seq": LongType(),
+    "stalled_on": ArrayType(StringType()),
+    "task": StringType(),
+}
 
 _QUEUES: Final[dict[str, DataType]] = {
     "queue": StringType(),

@@ -3,7 +3,7 @@
 A large write uses two connections at once, because each keeps only one processor of the server busy: one adds most of
 the bodies, the other everything else. If an id is taken, or there is no second connection, nothing has been written
 yet, and the commit uses one connection.
-`sql/functions/0001_stage.sql` explains why it is still all or none.
+`sql/functions/0001_bulk_writes.sql` explains why it is still all or none.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pgjq.job import WorkerInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Also in sql/views/0001_monitoring.sql and sql/functions/0001_workers.sql.
+# Also in sql/views/0001_workers.sql and sql/functions/0001_workers.sql.
 SILENT_INTERVALS: Final = 3
 KEPT: Final = timedelta(days=1)
 

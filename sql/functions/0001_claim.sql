@@ -5,6 +5,14 @@
 -- from its head; else the planner reads and sorts the whole queue whenever it expects a short one. Plans are made for
 -- every call: a plan from when the queue was empty reads all of a full one (ADR 11).
 
+-- A claimed job, as its worker needs it.
+create type pgjq.claimed_job as (
+    queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
+    attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
+    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb,
+    published bigint
+);
+
 -- Make delayed jobs claimable that are now due.
 --
 -- Jobs that wait for run_at are not in the index that claims walk, so a hundred thousand of them cost a claim nothing.
@@ -14,13 +22,6 @@
 create function pgjq.promote() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 begin
     with due as materialized (
@@ -36,29 +37,17 @@ end
 $$;
 
 -- Claim up to `limit` due jobs of some queues, in the queues' order, for one worker. Guarantees: sql/queries/claim.sql.
--- Where the policy lets one job of a key run at a time, `pgjq.pick_serial` checks the keys first, and this function
--- calls itself with the `picked` jobs.
+-- Where the policy lets one job of a key run at a time, `pgjq.claim_serial` checks the keys first, and calls this
+-- function with the `picked` jobs.
 --
 -- Index: job_ready, walked from its head; of a queue of a million nothing else is read. Then ctid, which is unique only
 -- within a partition, so the update names the queue as well.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
     max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, picked tid[] default null
-) returns table (
-    queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
-    attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
-    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb,
-    published bigint
-)
+) returns setof pgjq.claimed_job
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
@@ -66,7 +55,7 @@ declare
     expiry constant timestamptz := clock + make_interval(secs => claim.expire);
     until constant timestamptz := least(clock + make_interval(secs => claim.lease), expiry);
     has_subscribers constant boolean := pgjq.has_subscribers();
-    room integer := claim."limit";
+    remaining integer := claim."limit";
     wanted text;
     wanted_id integer;
     taken integer;
@@ -80,22 +69,14 @@ begin
         wanted_id := (select q.id from pgjq.queue as q where q.name = wanted and not q.paused);
         continue when wanted_id is null;
         if picked is null and (wanted_id & 7) in (2, 3, 5) then
-            for n in 1..10 loop
-                begin
-                    return query
-                    select c.* from pgjq.claim(
-                        array[wanted], claim.worker, room, claim.lease, claim.expire, claim.max_stalled,
-                        claim.requeue_exhausted, claim.claim_id, pgjq.pick_serial(wanted_id, room)
-                    ) as c;
-                    get diagnostics taken = row_count;
-                    room := room - taken;
-                    exit;
-                exception when unique_violation then
-                    -- A concurrent claim took another job of one of these keys at the same moment: repeat.
-                    continue;
-                end;
-            end loop;
-            exit when room <= 0;
+            return query
+            select s.* from pgjq.claim_serial(
+                wanted, wanted_id, claim.worker, remaining, claim.lease, claim.expire, claim.max_stalled,
+                claim.requeue_exhausted, claim.claim_id
+            ) as s;
+            get diagnostics taken = row_count;
+            remaining := remaining - taken;
+            exit when remaining <= 0;
             continue;
         end if;
         return query
@@ -125,7 +106,7 @@ begin
                     select head.ctid from pgjq.job as head
                     where head.ready and head.queue_id = wanted_id
                     order by head.queue_id, head.rank, head.seq
-                    limit room for update skip locked
+                    limit remaining for update skip locked
                 )))
             returning
                 j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
@@ -147,8 +128,8 @@ begin
             ) end
         from claimed as p;
         get diagnostics taken = row_count;
-        room := room - taken;
-        exit when room <= 0;
+        remaining := remaining - taken;
+        exit when remaining <= 0;
     end loop;
 end
 $$;
@@ -159,23 +140,14 @@ $$;
 -- that was reaped or claimed again meanwhile is not found: its lease belongs to another claim.
 --
 -- Index: job_lease, all of it: as many rows as there are running jobs. It runs only after an answer was lost.
-create function pgjq.find_claimed(claim_id bigint) returns table (
-    queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
-    attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
-    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb
-)
+create function pgjq.find_claimed(claim_id bigint) returns setof pgjq.claimed_job
 language sql stable
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
     select
         q.name, j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
         j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options,
-        b.task, b.headers
+        b.task, b.headers, null::bigint
     from pgjq.job as j
     inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
     inner join pgjq.queue as q on q.id = j.queue_id

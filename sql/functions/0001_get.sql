@@ -1,3 +1,5 @@
+-- Read jobs by id.
+
 -- The full status of jobs by id, without payloads: a row of the view `jobs` for each job that exists.
 --
 -- A caller that knows a job's queue and id may read it, but cannot list other jobs; that is why this is a function.
@@ -9,15 +11,3 @@ begin atomic
     select v.* from pgjq.jobs as v
     where v.queue_id = (select q.id from pgjq.queue as q where q.name = $1) and v.id = any($2);
 end;
-
--- Retry one job, and return it as this transaction leaves it: no worker can claim it before the commit. No row if the
--- job does not exist; `became` is null if it could not be retried.
-create function pgjq.retry_job(queue text, job_id text) returns table (became text, job pgjq.jobs)
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-    became := (select r.became from pgjq.retry_jobs(queue, array[job_id]) as r);
-    return query select became, g from pgjq.get_jobs(queue, array[job_id]) as g;
-end
-$$;

@@ -1,39 +1,30 @@
--- Take back jobs whose workers went silent. Guarantees: sql/queries/reap.sql.
+-- Reap: take back jobs whose workers went silent. Guarantees: sql/queries/reap.sql.
+
+-- Lock up to `limit` stalled jobs, the most overdue first, and decide what happens to each: `pgjq.lease.judge` in SQL.
 --
--- A function, because it must copy failed jobs to dead letter queues, and unblock the next job of each key, in the same
--- transaction and in a later snapshot.
 -- Index: job_lease, from the past to now; then the primary keys, once for each.
-create function pgjq.reap("limit" integer, stale_age double precision)
-returns table (
-    queue text, id text, stalls integer, attempts smallint, max_attempts smallint, action text, reason text,
-    worker text, payload bytea, task text
+create function pgjq.judge_stalled("limit" integer, stale_age double precision) returns table (
+    queue_id integer, seq bigint, lease integer, locked_until timestamptz, singleton_key text, queue text, id text,
+    stalls integer, attempts smallint, max_attempts smallint, action text, reason text, worker text, payload bytea,
+    delay double precision, error text, task text
 )
-language plpgsql volatile
+language sql volatile rows 10
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
-#variable_conflict use_column
-declare
-    has_subscribers constant boolean := pgjq.has_subscribers();
-    told record;
-begin
     with late as materialized (
         select j.* from pgjq.job as j
         where
             j.state = 1 and j.locked_until <= pgjq.now()
-            and (j.locked_until <= pgjq.now() - make_interval(secs => reap.stale_age) or j.expire_at <= pgjq.now())
+            and (
+                j.locked_until <= pgjq.now() - make_interval(secs => judge_stalled.stale_age)
+                or j.expire_at <= pgjq.now()
+            )
         -- Jobs of one claim have one deadline; among them the order of enqueueing decides, as elsewhere.
         order by j.locked_until, j.seq
-        limit reap."limit" for update skip locked
+        limit judge_stalled."limit" for update skip locked
     ),
 
-    looked_up as materialized (
+    judged as (
         select
             l.*,
             case
@@ -50,56 +41,59 @@ begin
                 else 'recovered'
             end as action,
             case when l.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
-            l.stalled + case when l.cancel_requested then 0 else 1 end as stalls,
-            b.id, b.payload, b.task, q.name as queue, coalesce(w.name, '?') as worker,
-            pgjq.retry_delay(b.options, l.attempts) as delay
+            l.stalled + case when l.cancel_requested then 0 else 1 end as stalls
         from late as l
-        inner join pgjq.body as b on l.seq = b.seq and l.queue_id = b.queue_id
-        inner join pgjq.queue as q on l.queue_id = q.id
-        left join pgjq.worker as w on l.worker_id = w.id
+    )
+
+    select
+        j.queue_id, j.seq, j.lease, j.locked_until, j.singleton_key, q.name, b.id, j.stalls, j.attempts,
+        j.max_attempts, j.action, j.reason, coalesce(w.name, '?'), b.payload,
+        pgjq.retry_delay(b.options, j.attempts),
+        json_build_object(
+            'type', 'Stalled',
+            'message',
+            case j.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
+            || ' (worker ' || coalesce(w.name, '?') || ')'
+        )::text, b.task
+    from judged as j
+    inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
+    inner join pgjq.queue as q on j.queue_id = q.id
+    left join pgjq.worker as w on j.worker_id = w.id
+$$;
+
+-- Take back up to `limit` jobs whose leases have lapsed, or whose attempts have expired.
+--
+-- A function, because it must copy failed jobs to dead letter queues, and unblock the next job of each key, in the same
+-- transaction and in a later snapshot. Index: the primary keys, once for each stalled job.
+create function pgjq.reap("limit" integer, stale_age double precision)
+returns table (
+    queue text, id text, stalls integer, attempts smallint, max_attempts smallint, action text, reason text,
+    worker text, payload bytea, task text
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    reaped record;
+begin
+    with judged as materialized (
+        select s.* from pgjq.judge_stalled(reap."limit", reap.stale_age) as s
     ),
 
-    judged as materialized (
-        select
-            l.*,
-            json_build_object(
-                'type', 'Stalled',
-                'message',
-                case l.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
-                || ' (worker ' || l.worker || ')'
-            )::text as error
-        from looked_up as l
-    ),
-
-    ended as (
-        delete from pgjq.job as j
-        using judged as v
-        where j.seq = v.seq and j.queue_id = v.queue_id and v.action <> 'recovered'
-    ),
-
-    history as (
-        insert into pgjq.done (
-            queue_id, seq, lease, started_at, finished_at, expires_at, delete_at, worker_id, delete_after, rank,
-            attempts, max_attempts, stalled, singleton_key, state, error
-        )
-        select
-            v.queue_id, v.seq, v.lease, v.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(v.result_ttl),
-            case when v.delete_after > 0 and not ((v.queue_id & 7) = 5 and v.action = 'failed')
-                then pgjq.now() + pgjq.bounded_interval(v.delete_after) end, v.worker_id,
-            v.delete_after, v.rank, v.attempts, v.max_attempts, v.stalls, v.singleton_key,
-            case v.action when 'failed' then 4 else 5 end,
-            case v.action when 'failed' then v.error end
-        from judged as v
-        where v.action <> 'recovered'
-    ),
-
-    back as (
+    recovered as (
         update pgjq.job as j
         set
             state = 2, ready = v.delay <= 0, run_at = pgjq.now() + make_interval(secs => v.delay), stalled = v.stalls,
             locked_until = null, expire_at = null, worker_id = null
         from judged as v
         where j.seq = v.seq and j.queue_id = v.queue_id and v.action = 'recovered'
+    ),
+
+    failed as (
+        update pgjq.job as j set stalled = v.stalls
+        from judged as v
+        where j.seq = v.seq and j.queue_id = v.queue_id and v.action = 'failed'
     ),
 
     noted as (
@@ -124,38 +118,42 @@ begin
         array_agg(v.worker order by v.locked_until, v.seq) as workers,
         array_agg(case v.action when 'failed' then v.payload end order by v.locked_until, v.seq) as payloads,
         array_agg(v.task order by v.locked_until, v.seq) as tasks,
-        array_agg(v.queue_id) as queue_ids, array_agg(v.singleton_key) as keys,
-        array_agg(v.queue_id) filter (where v.action = 'failed') as failed_in,
-        array_agg(v.seq) filter (where v.action = 'failed') as failed,
-        array_agg(distinct v.queue) filter (where v.action = 'recovered') as woken,
-        array_agg(pgjq.end_notification(v.queue, v.id, v.action)) filter (where v.awaited and v.action <> 'recovered') as endings
-    into told from judged as v;
-    if told.ids is null then
+        array_agg(v.queue_id) filter (where v.action = 'recovered') as recovered_queue_ids,
+        array_agg(v.singleton_key) filter (where v.action = 'recovered') as recovered_keys,
+        array_agg(v.queue_id) filter (where v.action <> 'recovered') as ended_queue_ids,
+        array_agg(v.seq) filter (where v.action <> 'recovered') as ended_seqs,
+        array_agg(v.lease) filter (where v.action <> 'recovered') as ended_leases,
+        array_agg(4::smallint) filter (where v.action <> 'recovered') as ended_states,
+        array_agg(v.error) filter (where v.action <> 'recovered') as ended_errors
+    into reaped from judged as v;
+    if reaped.ids is null then
         return;
     end if;
-    perform pgjq.copy_dead_letters(told.failed_in, told.failed);
-    perform pgjq.unblock_keys(told.queue_ids, told.keys);
-    perform pgjq.wake(t.queue) from unnest(told.woken) as t (queue);
-    if told.endings is not null then
-        perform pgjq.notify_waiters(told.endings);
-    end if;
-    if has_subscribers then
-        perform pgjq.publish(array_agg(e.event order by e.nth, e.n))
-        from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons, told.tasks)
-            with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
+    if pgjq.has_subscribers() then
+        perform pgjq.publish(array_agg(e.event order by e.nth, e.n) filter (where e.event is not null))
+        from unnest(
+            reaped.queues, reaped.ids, reaped.stalls, reaped.attempts, reaped.actions, reaped.reasons, reaped.tasks
+        ) with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
         cross join lateral (
             values
             (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason, s.task)),
-            (2, s.n, pgjq.event(
-                case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts,
-                task => s.task
-            ))
+            (2, s.n, case s.action when 'recovered'
+                then pgjq.event('failing', s.queue, s.id, s.attempts, task => s.task) end)
         ) as e (nth, n, event);
     end if;
+    if reaped.ended_seqs is not null then
+        -- Those with a cancel request end as cancelled.
+        perform pgjq.end_jobs(
+            reaped.ended_queue_ids, reaped.ended_seqs, reaped.ended_leases, reaped.ended_states, null,
+            reaped.ended_errors, true, true
+        );
+    end if;
+    perform pgjq.unblock_keys(reaped.recovered_queue_ids, reaped.recovered_keys);
+    perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(reaped.recovered_queue_ids);
     return query
     select s.* from unnest(
-        told.queues, told.ids, told.stalls, told.attempts, told.max_attempts, told.actions, told.reasons, told.workers,
-        told.payloads, told.tasks
+        reaped.queues, reaped.ids, reaped.stalls, reaped.attempts, reaped.max_attempts, reaped.actions,
+        reaped.reasons, reaped.workers, reaped.payloads, reaped.tasks
     ) as s;
 end
 $$;

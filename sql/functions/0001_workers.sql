@@ -8,7 +8,6 @@
 create function pgjq.prune_workers() returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
 as $$
 declare
     old integer[];

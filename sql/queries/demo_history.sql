@@ -172,10 +172,10 @@ story as materialized (
 ),
 
 bodies as (
-    insert into pgjq.body (seq, queue_id, id, created_at, payload)
+    insert into pgjq.body (seq, queue_id, id, created_at, payload, task)
     select
         s.seq, s.queue_id, s.name || '-' || s.job, s.created_at,
-        convert_to(json_build_object('task', s.name, 'account', s.pick % 5000)::text, 'UTF8')
+        convert_to(json_build_object('task', s.name, 'account', s.pick % 5000)::text, 'UTF8'), s.name
     from story as s
 ),
 

@@ -1,4 +1,4 @@
--- Enqueue everything on stages, all or none: see sql/functions/0001_stage.sql.
+-- Enqueue everything on stages, all or none: see sql/functions/0001_enqueue_staged.sql.
 select e.jobs, e.duplicates
 from pgjq.enqueue_staged(
         :queue::text, :queue_id, :at::timestamptz, :options::jsonb, :stages::text[], :expected, :apart

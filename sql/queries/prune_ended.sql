@@ -1,2 +1,2 @@
--- Prune up to :limit records of ended jobs after their retention. Guarantees: sql/functions/0001_manage.sql.
+-- Prune up to :limit records of ended jobs after their retention. Guarantees: sql/functions/0001_prune.sql.
 select pgjq.prune_ended(:limit::integer) as pruned

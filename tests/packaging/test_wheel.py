@@ -106,7 +106,7 @@ def test_the_wheel_carries_the_sql_the_migrations_and_the_types(contents: set[st
         }
         files = {f"pgjq/{name}" for name in here if (ROOT / name).is_file()}
         assert files <= contents
-    for name in ("sql/queries/claim.sql", "migrations/env.py", "migrations/versions/0001_ground_floor.py", "py.typed"):
+    for name in ("sql/queries/claim.sql", "migrations/env.py", "migrations/versions/0001_initial.py", "py.typed"):
         assert f"pgjq/{name}" in contents
 
 

@@ -7,13 +7,14 @@ rows that were read are counted, in a session that called them while the queue w
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 import pytest
 
-from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.queries import Queries, resources
 from tests.databases import new_database
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ HOT: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "heartbeat": (LEASES, {"j": "job_default_pkey"}),
     "next_deadline": ({}, {"j": "job_default_locked_until_idx"}),
     "get": ({"queue": "q", "ids": ["1"]}, {"b": "body_default_queue_id_id_idx"}),
+}
+PLANNER = re.compile("enable_|jit|plan_cache_mode")
+PLAN_EVERY_CALL = {"plan_cache_mode=force_custom_plan"}
+WALK_INDEXES = {
+    "jit=off",
+    "enable_seqscan=off",
+    "enable_bitmapscan=off",
+    "enable_sort=off",
+    "enable_hashjoin=off",
+    "enable_mergejoin=off",
 }
 # Whole tables that are small for ever: a row for each queue, a row for each worker.
 SMALL = {"queue", "worker", "registration"}
@@ -261,12 +272,24 @@ def bitmap_index(connection: psycopg.Connection[Any], name: str, params: dict[st
     return None
 
 
-def test_whoever_turns_ways_off_turns_compilation_off_as_well(database: str) -> None:
-    """Up to PostgreSQL 17 a way that is turned off counts as very expensive, and what is expensive gets compiled."""
+def test_planner_settings_come_from_one_list(database: str) -> None:
+    """Each function walks indexes only, or has no settings; those of the hot path plan every call.
+
+    Up to PostgreSQL 17 a plan that is turned off counts as very expensive, and expensive plans are compiled: so
+    compilation is off as well.
+    """
     with psycopg.connect(database) as connection:
-        settings = connection.execute(
-            "select proname, proconfig from pg_proc where pronamespace = 'pgjq'::regnamespace"
-            " and array_to_string(proconfig, ',') like '%enable_%'"
+        found = connection.execute(
+            "select proname, proconfig from pg_proc where pronamespace = 'pgjq'::regnamespace and proconfig is not null"
         ).fetchall()
-    assert len(settings) > 15
-    assert [name for name, config in settings if "jit=off" not in config] == []
+    settings = {name: {setting for setting in config if PLANNER.match(setting)} for name, config in found}
+    listed = {name: chosen for name, chosen in settings.items() if chosen}
+    every_call = {name for name, chosen in listed.items() if chosen >= PLAN_EVERY_CALL}
+    assert [name for name, chosen in listed.items() if chosen - PLAN_EVERY_CALL != WALK_INDEXES] == []
+    assert {"claim", "settle", "promote", "reap", "prune_ended", "prune_waiting"} <= every_call < set(listed)
+
+
+def test_no_other_file_has_planner_settings() -> None:
+    folder = resources("sql")
+    files = [path for path in folder.glob("*/0001_*.sql") if re.search(r"enable_\w+|plan_cache_mode", path.read_text())]
+    assert [path.name for path in files] == ["0001_planner_settings.sql"]

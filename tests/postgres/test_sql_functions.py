@@ -51,6 +51,15 @@ REFUSED: dict[str, LiteralString] = {
     "a slot that is too short": "select pgjq.enqueue('mail', '{}', singleton_seconds => 0.5)",
     "a dead letter to nowhere": "select pgjq.enqueue('mail', '{}', dead_letter => 'nobody''s')",
     "a dead letter to itself": "select pgjq.enqueue('mail', '{}', dead_letter => 'mail')",
+    "headers that are no object": "select pgjq.enqueue('mail', '{}', headers => '[]')",
+    "a header that is no text": "select pgjq.enqueue('mail', '{}', headers => '{\"a\": 1}')",
+    "a header without a name": "select pgjq.enqueue('mail', '{}', headers => '{\"\": \"a\"}')",
+    "headers that are too long": (
+        "select pgjq.enqueue('mail', '{}', headers => jsonb_build_object('a', repeat('x', 8192)))"
+    ),
+    "too many headers": (
+        "select pgjq.enqueue('mail', '{}', headers => (select jsonb_object_agg(n, '') from generate_series(1, 65) as n))"  # noqa: E501
+    ),
     "an option that does not exist": "select pgjq.enqueue('mail', '{}', prioritty => 1)",
 }
 
@@ -323,3 +332,26 @@ def test_a_subscriber_hears_of_what_sql_enqueues(
     connection.commit()
     assert [(event.name, event.id) for event in drive(subscription.next(30))] == [("queued", "one")]
     drive(subscription.close())
+
+
+def test_a_payload_names_its_task(connection: psycopg.Connection[dict[str, Any]], database: str) -> None:
+    payloads = {
+        '{"task": "receipt", "args": [7]}': "receipt",
+        '{"task": 7}': None,
+        '{"task": ""}': None,
+        r'{"task": "a\nb"}': None,
+        '{"args": [7]}': None,
+        '["task"]': None,
+        json.dumps({"task": "x" * 128}): "x" * 128,
+        json.dumps({"task": "x" * 129}): None,
+    }
+    for number, payload in enumerate(payloads):
+        connection.execute(
+            "select pgjq.enqueue('mail', %s::jsonb, id => %s, headers => %s::jsonb)",
+            (payload, str(number), '{"a": "b"}' if number else None),
+        )
+    connection.commit()
+    with pgjq.Client(pgjq.PostgresStorage(database)) as client:
+        found = client.get_statuses("mail", [str(number) for number in range(len(payloads))])
+    assert [found[str(number)].task for number in range(len(payloads))] == list(payloads.values())
+    assert [found[str(number)].headers for number in range(2)] == [None, {"a": "b"}]

@@ -1,7 +1,7 @@
 """The table `jobs`: one row per ending, made from the rows of history.
 
-The job's data is not copied: of the payload only the task is kept, of the error the type and the beginning of the
-message. The task is the field `task` of a JSON payload; without it, it is empty, and only the queue distinguishes jobs.
+The job's data is not copied: the payload is not read, and of the error the type and the beginning of the message are
+kept. The task is the one that the job names; without one, it is empty, and only the queue distinguishes jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The columns read from history.
 COLUMNS: Final = (
     "seq", "queue", "id", "state", "attempts", "max_attempts", "stalled", "stalled_on", "worker",
-    "created_at", "started_at", "finished_at", "payload", "error",
+    "created_at", "started_at", "finished_at", "task", "error",
 )  # fmt: skip
 SCHEMA: Final = (
     "seq bigint, queue string, id string, task string, state string, attempts int, max_attempts int, stalled int,"
@@ -34,7 +34,7 @@ def endings(history: DataFrame) -> DataFrame:
     error = F.from_json("error", "type string, message string")
     return history.withColumn("told", error).select(
         "seq", "queue", "id",
-        F.substring(F.coalesce(F.get_json_object("payload", "$.task"), F.lit("")), 1, LONGEST_TASK).alias("task"),
+        F.substring(F.coalesce("task", F.lit("")), 1, LONGEST_TASK).alias("task"),
         "state", "attempts", "max_attempts", "stalled", "stalled_on", "worker",
         "created_at", "started_at", "finished_at",
         F.col("told.type").alias("error_type"),

@@ -3,7 +3,7 @@
 Protocol
 * A subscriber registers a mailbox for a topic, and relies on it only after the server knows the topic: LISTEN has run,
   and for topics that writers check before they notify, this session holds a shared advisory lock that shows a listener
-  (`sql/functions/0001_notify.sql`). When the last subscriber leaves such a topic, the listener releases the lock and
+  (`sql/functions/0001_wake.sql`). When the last subscriber leaves such a topic, the listener releases the lock and
   writers stop notifying. Results need no such lock: a waiter marks its job.
 * A thread waits on the socket and puts notifications into mailboxes. After a silence it checks that the same session
   still answers: a connection that only receives can be dead for hours. No answer in time is a loss.

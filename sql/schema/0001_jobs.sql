@@ -1,68 +1,12 @@
--- The tables of pgjq.
+-- Jobs.
 --
 -- A job has two rows at a time: `body` is its identity and payload, and never moves; `job` is the narrow, fixed-width
 -- row that changes while the job lives; `done` is its end. Finishing moves a row from `job` to `done` in one statement,
 -- so a job is in exactly one of the two in every snapshot. One unique index on `body` reserves its id. Every table is
 -- partitioned by queue, so that a queue can have partitions of its own; all other queues are in the default partition.
 
--- A queue's number encodes its policy and where its jobs are stored, and neither ever changes: the last three bits are
--- the policy (0 standard, 1 short, 2 singleton, 3 stately, 4 exclusive, 5 key_strict_fifo), and a number below 0 means
--- partitions of its own. Every row of a job has its queue's number, so constraints and indexes know the policy without
--- a column, a trigger or another table, and no INSERT can bypass them.
-create sequence pgjq.queue_seq;
-
--- The slot of its key that a job in a state takes, by the policy of its queue: one job per slot; null takes none.
-create function pgjq.policy_slot(queue_id integer, state smallint) returns integer
-language sql immutable parallel safe
-return case queue_id & 7
-    when 1 then case when state = 0 then 0 end  -- short: queued
-    when 2 then case when state = 1 then 1 end  -- singleton: processing
-    when 3 then state                           -- stately: each of them
-    when 4 then 0                               -- exclusive: all of them together
-    when 5 then case when state > 0 then 1 end  -- key_strict_fifo: processing and failing together
-end;
-
-create table pgjq.queue (
-    id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
-    name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),
-    created_at timestamptz not null default pgjq.now(),
-    defined boolean not null default false,     -- by create_queue, not only by its first job
-    paused boolean not null default false,      -- claims skip it
-    warned boolean not null default false,      -- it exceeds warning_queue_size, and subscribers were notified
-    warning_queue_size integer check (warning_queue_size > 0),
-    options jsonb,                              -- only what was set; jobs inherit it when they are enqueued
-    dead_letter text generated always as (options ->> 'dead_letter') stored references pgjq.queue (name),
-    stats jsonb,                                -- the last count
-    check (dead_letter <> name)
-);
-
--- Names of workers, and their numbers in jobs and history. A name outlives its worker.
-create table pgjq.worker (
-    id integer generated always as identity primary key,
-    name text not null unique,
-    last_seen timestamptz not null default pgjq.now(),
-    prune_at timestamptz not null default pgjq.now() + interval '8 days'    -- when to check whether it is still needed
-);
-
--- Running workers: one row for each start, until it stops. Leases do not depend on it.
-create table pgjq.registration (
-    id text primary key,                        -- chosen by the worker at its start
-    worker_id integer not null references pgjq.worker (id),
-    queues text[] not null,
-    started_at timestamptz not null default pgjq.now(),
-    last_seen timestamptz not null default pgjq.now(),
-    -- Seconds between heartbeats. Workers insert this themselves, and pruning computes with every value.
-    heartbeat double precision not null check (heartbeat between 0 and 3155760000)
-);
-
 -- The order of jobs: assigned at the enqueue, never changed, and shared by all queues.
 create sequence pgjq.job_seq;
-
--- Numbers that a transaction has drawn for jobs that it enqueues in several calls. No other transaction can use them.
-create table pgjq.reservation (
-    xid xid8 not null default pg_current_xact_id(),
-    seqs int8multirange not null
-);
 
 create table pgjq.body (
     seq bigint not null,
@@ -177,39 +121,6 @@ create table pgjq.progress (
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
--- The holders of time slots of throttled keys: one job for each queue, key and beginning of a slot.
-create table pgjq.time_slot (
-    queue_id integer not null,
-    begins_at timestamptz not null,
-    ends_at timestamptz not null,
-    key text not null,
-    seq bigint not null,
-    primary key (queue_id, key, begins_at)
-);
-
-create index time_slot_ends on pgjq.time_slot (ends_at);
-
--- Bulk writes that have been made, so that none is made twice.
-create table pgjq.bulk_write (
-    id text not null,                           -- chosen by the writer
-    batch bigint not null,                      -- number of the batch of a stream; else 0
-    queue text not null,
-    jobs bigint not null,                       -- that were added
-    duplicates bigint not null,                 -- not added, because their ids or their slots were taken
-    at timestamptz not null default pgjq.now(),
-    primary key (id, batch)
-);
-
--- Bodies that a bulk write has committed before their jobs. The commit of the jobs deletes the row: a row that stays
--- belongs to a writer that died in between, and tells which bodies have no jobs.
-create table pgjq.bulk_body (
-    id text not null,
-    batch bigint not null,
-    queue_id integer not null,
-    created_at timestamptz not null,            -- of each of the bodies
-    primary key (id, batch)
-);
-
 -- The default partitions exclude queue numbers below 0 by a constraint: then creating a queue's partitions need not
 -- scan them. Strict order needs a key; the same constraint demands it, and `create_partitions` does for other
 -- partitions, because every further constraint costs each single enqueue some 7 µs: PostgreSQL parses its text for each
@@ -226,7 +137,8 @@ create table pgjq.progress_default partition of pgjq.progress (check (queue_id >
 
 -- Statistics of a queue are outdated at once: full one minute, empty the next. A plan made from them is right by luck
 -- (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change: it then assumes a fixed
--- share of the table, whose size it always knows, and walks the index that the statement was written for.
+-- share of the table, whose size it always knows, and walks the index that the statement was written for. It applies to
+-- the partitions as well.
 alter table pgjq.job alter column queue_id set statistics 0;
 alter table pgjq.job alter column rank set statistics 0;
 alter table pgjq.job alter column state set statistics 0;
@@ -234,10 +146,3 @@ alter table pgjq.job alter column ready set statistics 0;
 alter table pgjq.job alter column lease set statistics 0;
 alter table pgjq.job alter column run_at set statistics 0;
 alter table pgjq.job alter column locked_until set statistics 0;
-alter table pgjq.job_default alter column queue_id set statistics 0;
-alter table pgjq.job_default alter column rank set statistics 0;
-alter table pgjq.job_default alter column state set statistics 0;
-alter table pgjq.job_default alter column ready set statistics 0;
-alter table pgjq.job_default alter column lease set statistics 0;
-alter table pgjq.job_default alter column run_at set statistics 0;
-alter table pgjq.job_default alter column locked_until set statistics 0;

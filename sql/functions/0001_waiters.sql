@@ -1,4 +1,4 @@
--- Waiting for a job: its state, and the notification of its end.
+-- Waiters for a job: its state, and the notification of its end.
 
 -- The states of jobs of a queue, found by number, so that an id that is another job by now does not matter; no row for
 -- a job that is gone. Numbers can be guessed, so the caller must know the ids as well.
@@ -11,14 +11,12 @@ create function pgjq.job_state(in_queue text, ids text[], seqs bigint[]) returns
 )
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off  -- a session keeps plans that it made when the tables were small
 as $$
 #variable_conflict use_column
 declare
-    here constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
+    this_queue constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
     known constant bigint[] := array(
-        select b.seq from pgjq.body as b where b.seq = any(seqs) and b.queue_id = here and b.id = any(ids)
+        select b.seq from pgjq.body as b where b.seq = any(seqs) and b.queue_id = this_queue and b.id = any(ids)
     );
 begin
     return query
@@ -28,11 +26,11 @@ begin
         case when d.expires_at > pgjq.now() then d.error end,
         d.expires_at <= pgjq.now()
     from pgjq.done as d
-    where d.seq = any(known) and d.queue_id = here
+    where d.seq = any(known) and d.queue_id = this_queue
     union all
     select j.seq, j.state, j.attempts, j.max_attempts, null::bytea, null::text, false
     from pgjq.job as j
-    where j.seq = any(known) and j.queue_id = here;
+    where j.seq = any(known) and j.queue_id = this_queue;
 end
 $$;
 
@@ -44,16 +42,14 @@ $$;
 create function pgjq.mark_awaited(in_queue text, job_id text) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
 as $$
 declare
-    here constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
+    this_queue constant integer := (select q.id from pgjq.queue as q where q.name = in_queue);
     wanted constant bigint := (
-        select b.seq from pgjq.body as b where b.queue_id = here and b.id = job_id and not b.superseded
+        select b.seq from pgjq.body as b where b.queue_id = this_queue and b.id = job_id and not b.superseded
     );
 begin
-    update pgjq.job as j set awaited = true where j.seq = wanted and j.queue_id = here and not j.awaited;
+    update pgjq.job as j set awaited = true where j.seq = wanted and j.queue_id = this_queue and not j.awaited;
     return wanted;
 end
 $$;
@@ -80,8 +76,6 @@ $$;
 create function pgjq.notify_waiters_of_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
 as $$
 begin
     return pgjq.notify_waiters(array_agg(pgjq.end_notification(

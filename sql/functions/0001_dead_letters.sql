@@ -9,13 +9,6 @@
 create function pgjq.copy_dead_letters(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 declare
     letter record;
@@ -55,23 +48,17 @@ $$;
 create function pgjq.redrive(queue text, "limit" integer, to_queue text) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 as $$
 declare
-    here constant integer := (select q.id from pgjq.queue as q where q.name = queue);
+    this_queue constant integer := (select q.id from pgjq.queue as q where q.name = queue);
     letter record;
     sent integer := 0;
     back boolean;
 begin
     for letter in
         select
-            j.seq, j.singleton_key, j.awaited, b.payload, coalesce(to_queue, b.source ->> 'queue') as target, b.source ->> 'id' as id,
+            j.seq, j.singleton_key, j.awaited, b.payload, coalesce(to_queue, b.source ->> 'queue') as target,
+            b.source ->> 'id' as id,
             jsonb_strip_nulls(jsonb_build_object(
                 'max_attempts', j.max_attempts, 'priority', -j.rank, 'result_ttl', j.result_ttl,
                 'singleton_key', j.singleton_key,
@@ -81,7 +68,7 @@ begin
             )) as settings
         from pgjq.job as j
         inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
-        where j.queue_id = here and j.state <> 1 and b.source is not null
+        where j.queue_id = this_queue and j.state <> 1 and b.source is not null
         order by j.seq
         for update of j skip locked
     loop
@@ -96,12 +83,11 @@ begin
         end if;
         if back then
             if letter.awaited then
-                perform pgjq.notify_waiters_of_jobs(array[here], array[letter.seq], null);
+                perform pgjq.notify_waiters_of_jobs(array[this_queue], array[letter.seq], null);
             end if;
-            delete from pgjq.job as j where j.seq = letter.seq and j.queue_id = here;
-            delete from pgjq.progress as p where p.seq = letter.seq and p.queue_id = here;
-            delete from pgjq.body as b where b.seq = letter.seq and b.queue_id = here;
-            perform pgjq.unblock_keys(array[here], array[letter.singleton_key]);
+            delete from pgjq.job as j where j.seq = letter.seq and j.queue_id = this_queue;
+            perform pgjq.delete_bodies(array[this_queue], array[letter.seq]);
+            perform pgjq.unblock_keys(array[this_queue], array[letter.singleton_key]);
             sent := sent + 1;
         end if;
     end loop;

@@ -1,4 +1,4 @@
--- Set jobs with invalid values aside.
+-- Fail jobs with invalid values.
 --
 -- The functions for producers refuse such a job; rows written with the owner's rights are not checked. One such row
 -- fails every claim of its queue, or all reaping, or all pruning. The client that gets such an error calls
@@ -32,7 +32,6 @@ $$;
 create function pgjq.fail_invalid_jobs(queues text[] default null) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
 as $$
 declare
     suspect record;
@@ -40,7 +39,7 @@ declare
     count integer := 0;
 begin
     for suspect in
-        select j as job, b.id, b.options, q.name as queue
+        select j as job, b.options
         from pgjq.job as j
         inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
         inner join pgjq.queue as q on q.id = j.queue_id
@@ -55,41 +54,15 @@ begin
     loop
         fault := pgjq.find_row_error(suspect.job, suspect.options);
         continue when fault is null;
-        perform pgjq.fail_job(suspect.job, suspect.queue, suspect.id, json_build_object(
-            'type', 'InvalidJob', 'message', 'set aside, because its row cannot be computed with: ' || fault,
-            'traceback', null
-        )::text);
+        perform pgjq.end_jobs(
+            array[(suspect.job).queue_id], array[(suspect.job).seq], array[(suspect.job).lease], array[4::smallint],
+            null, array[json_build_object(
+                'type', 'InvalidJob', 'message', 'set aside, because its row cannot be computed with: ' || fault,
+                'traceback', null
+            )::text], (suspect.job).state = 1, false
+        );
         count := count + 1;
     end loop;
     return count;
-end
-$$;
-
--- End a job whose row is locked as failed, notify waiters and subscribers, and unblock the next job of its key.
-create function pgjq.fail_job(job pgjq.job, queue text, id text, error text) returns void
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-    delete from pgjq.job as j where j.seq = job.seq and j.queue_id = job.queue_id;
-    insert into pgjq.done (
-        queue_id, seq, lease, started_at, finished_at, expires_at, delete_at, worker_id, delete_after, rank, attempts,
-        max_attempts, stalled, singleton_key, state, error
-    )
-    values (
-        job.queue_id, job.seq, job.lease, job.started_at, pgjq.now(), pgjq.now() + pgjq.bounded_interval(job.result_ttl),
-        case when job.delete_after > 0 and (job.queue_id & 7) <> 5 then pgjq.now() + pgjq.bounded_interval(job.delete_after) end,
-        job.worker_id, job.delete_after, job.rank, job.attempts, job.max_attempts, job.stalled, job.singleton_key, 4,
-        fail_job.error
-    );
-    perform pgjq.unblock_keys(array[job.queue_id], array[job.singleton_key]);
-    if job.awaited then
-        perform pgjq.notify_waiters(array[pgjq.end_notification(queue, id, 'failed')]);
-    end if;
-    if pgjq.has_subscribers() then
-        perform pgjq.publish(array[pgjq.event('failed', queue, id, job.attempts, task => (
-            select b.task from pgjq.body as b where b.seq = job.seq and b.queue_id = job.queue_id
-        ))]);
-    end if;
 end
 $$;
