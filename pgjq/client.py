@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
-from pgjq.administration import FIND_LIMIT, Administration, AsyncAdministration, job_filter
+from pgjq.administration import FIND_LIMIT, AsyncAdministration, job_filter
 from pgjq.blocking import Mode, blocking
 from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
@@ -29,6 +29,7 @@ from pgjq.options import (
     check_seconds,
 )
 from pgjq.request_response import JobReference, ResultRequest, join_result, request_result
+from pgjq.scheduling import AsyncScheduling, Scheduling
 from pgjq.serde import JsonSerde, Serde, serialize_payload
 from pgjq.tasks.call import Call
 
@@ -51,7 +52,7 @@ class Page(list[JobStatus]):
     next: int | None = None
 
 
-class _Base(Administration):
+class _Base(Scheduling):
     """State and helpers that both clients share."""
 
     _mode: ClassVar[Mode]
@@ -139,7 +140,7 @@ class _Base(Administration):
         return result._replace(result=self.result_serde.deserialize(result.result))
 
 
-class AsyncClient(AsyncAdministration, _Base):
+class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
     """Operations on a storage, for coroutines."""
 
     _mode = "async"
@@ -340,6 +341,17 @@ class Client(_Base):
     cancel_many = blocking(AsyncClient.cancel_many)
     delete_many = blocking(AsyncClient.delete_many)
     get_workers = blocking(AsyncClient.get_workers)
+    create_schedule = blocking(AsyncClient.create_schedule)
+    update_schedule = blocking(AsyncClient.update_schedule)
+    pause_schedule = blocking(AsyncClient.pause_schedule)
+    resume_schedule = blocking(AsyncClient.resume_schedule)
+    delete_schedule = blocking(AsyncClient.delete_schedule)
+    trigger_schedule = blocking(AsyncClient.trigger_schedule)
+    backfill_schedule = blocking(AsyncClient.backfill_schedule)
+    get_schedule = blocking(AsyncClient.get_schedule)
+    get_schedules = blocking(AsyncClient.get_schedules)
+    preview_schedule = blocking(AsyncClient.preview_schedule)
+    get_schedule_ticks = blocking(AsyncClient.get_schedule_ticks)
     close = blocking(AsyncClient.close)
 
     def subscribe(self, queue: str | None = None) -> EventStream:

@@ -93,14 +93,20 @@ def call_in_time(call: Callable[[], R], *, discard: Callable[[R], object] = lamb
     deadline = current_deadline()
     if deadline is UNLIMITED:
         return call()
-    answer: Future[R] = Future()
-    args = copy_context().run, call, answer, discard
-    threading.Thread(target=_answer, args=args, name="pgjq call", daemon=True).start()
+    answer = start_call(call, discard=discard)
     while not answer.done() and (left := deadline.left):
         wait([answer], min(LOOK_SECONDS, left))
     if answer.cancel():
         raise TimeoutError(NO_ANSWER)
     return answer.result()
+
+
+def start_call(call: Callable[[], R], *, discard: Callable[[R], object] = lambda _: None) -> Future[R]:
+    """Start a blocking call on a daemon thread; if its future is cancelled, `discard` gets the late result."""
+    answer: Future[R] = Future()
+    args = copy_context().run, call, answer, discard
+    threading.Thread(target=_answer, args=args, name="pgjq call", daemon=True).start()
+    return answer
 
 
 def _answer(

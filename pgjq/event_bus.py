@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pgjq.job import Event
 
 BusEventName = EventName | Literal["error"]
-# A `warning` is about a whole queue: the maintenance leader publishes it, and `client.on` subscribes to it.
-NAMES: tuple[str, ...] = ("error", *(name for name in get_args(EventName) if name != "warning"))
+# A `warning` is about a whole queue, a `tick` about a schedule: `client.on` subscribes to them, wherever they happen.
+NAMES: tuple[str, ...] = ("error", *(name for name in get_args(EventName) if name not in ("warning", "tick")))
 
 
 class EventBus:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # is put into it before the wait.
 LONG = 3600.0
 # A warning is about a queue and comes from the maintenance leader, not from the queue's own worker.
-ANYWHERE = (*NAMES, "warning")
+ANYWHERE = (*NAMES, "warning", "tick")
 
 
 class _EventStream:

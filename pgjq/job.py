@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from pgjq.policy import Policy
+    from pgjq.schedules.schedule import TickOutcome
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
-EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning"]
+EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning", "tick"]
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
@@ -188,6 +189,7 @@ class Event:
     """Something that happened to a job or a reaper; fields that do not apply are None.
 
     A `warning` about a queue has no id. One about a job that no task of a worker fits has its id, `task` and `reason`.
+    A `tick` is about a schedule: its `id` is the name and the tick, its `reason` the outcome.
     """
 
     name: EventName | LeadershipName
@@ -199,7 +201,7 @@ class Event:
     error: JobError | BaseException | None = None
     count: int | None = None
     action: Action | None = None
-    reason: Reason | WarningReason | None = None
+    reason: Reason | WarningReason | TickOutcome | None = None
     task: str | None = None
 
 

@@ -25,6 +25,7 @@ from pgjq.serde import JsonSerde
 from pgjq.tasks.call import Call
 from pgjq.tasks.decorator import Tasks, callers_names
 from pgjq.tasks.dispatch import Dispatcher
+from pgjq.tasks.schedule import declare, make_call
 from pgjq.tasks.task import AsyncTask, Task, TaskBase
 from pgjq.worker.event_order import EventOrder
 from pgjq.worker.handler import Consumer, Target, style_of, target_of
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
     from pgjq.declared_options import EnqueueOptions
     from pgjq.job import CancelResult, JobStatus
     from pgjq.lease import LeasePolicy
+    from pgjq.schedules.schedule import Declared
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
     from pgjq.tasks.decorator import AsyncTaskDecorator, TaskDecorator, TaskOptions
+    from pgjq.tasks.schedule import ScheduleOptions
     from pgjq.worker.event_order import Gate
 
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
@@ -94,6 +97,7 @@ class QueueBase:
         self._order = EventOrder(self.bus)
         self.handler: Callable[..., Any] | None = None
         self._tasks = Tasks(self, self._task)
+        self.declared_schedules: list[Declared] = []  # A worker adds or updates them when it starts.
         self.middleware = check_middleware(middleware)
         self._outgoing = EnqueueChain(self.middleware)
         make = AsyncClient if self._mode == "async" else Client
@@ -131,10 +135,30 @@ class QueueBase:
 
     def _define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Make a task, or without a function return what makes one."""
-        self._check_not_started("define its tasks")
         if function is None:
-            return partial(self._tasks.add, names=names, options=options)
+            return partial(self.define, names=names, options=options)
+        return self.define(function, names, options)
+
+    def define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> TaskBase[Any, Any]:
+        """Make a task of a function."""
+        self._check_not_started("define its tasks")
         return self._tasks.add(function, names, options)
+
+    def declare_schedule(self, call: Call, name: str | None, values: Mapping[str, Any]) -> None:
+        """Have a worker of this queue add or update a schedule of a call when it starts."""
+        self._check_not_started("declare its schedules")
+        declared = declare(self, call, name, values)
+        if any(declared.name == other.name for other in self.declared_schedules):
+            raise ValidationError(f"queue {self.name!r} has a schedule {declared.name!r} already; pass name=")
+        self.declared_schedules.append(declared)
+
+    def _schedule(self, cron: str | None, name: str | None, names: Mapping[str, Any], options: Any) -> Any:
+        def decorate(target: Any) -> Any:
+            made, call = make_call(self, target, names)
+            self.declare_schedule(call, name, {"cron": cron, **options})
+            return made
+
+        return decorate
 
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Call a callback with the events of this queue's jobs in this process."""
@@ -221,6 +245,18 @@ class AsyncQueue(QueueBase):
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task of a function; see `Queue.task`."""
         return self._define(function, callers_names(), options)
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        /,
+        *,
+        every: float | timedelta | None = None,
+        name: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> AsyncTaskDecorator:
+        """Run a function without arguments at times; see `Queue.schedule`."""
+        return self._schedule(cron, name, callers_names(), {"every": every, **options})
 
     async def enqueue(
         self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
@@ -365,6 +401,23 @@ class Queue(QueueBase, Runnable):
         `retry_backoff`.
         """
         return self._define(function, callers_names(), options)
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        /,
+        *,
+        every: float | timedelta | None = None,
+        name: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> TaskDecorator:
+        """Run a function without arguments at times: `@queue.schedule("0 3 * * *", timezone="Europe/Berlin")`.
+
+        The function becomes a task of its name, and the schedule has that name, too, unless `name` gives another one.
+        Instead of a function it takes a task, or a call of one. The options are those of `create_schedule`. A worker of
+        this queue adds the schedule when it starts, or updates it; it never deletes one.
+        """
+        return self._schedule(cron, name, callers_names(), {"every": every, **options})
 
     def start(self) -> None:
         """Start to consume on threads of this queue; without a handler, do nothing."""

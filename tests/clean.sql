@@ -7,6 +7,7 @@ begin
         perform pgjq.delete_queue(own.name);
     end loop;
 end $$;
+delete from pgjq.schedule;
 delete from pgjq.job;
 delete from pgjq.done;
 delete from pgjq.progress;

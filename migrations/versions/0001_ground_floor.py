@@ -14,6 +14,7 @@ def upgrade() -> None:
     for path in (
         "functions/0001_clock.sql",
         "schema/0001_tables.sql",
+        "schema/0001_schedules.sql",
         "functions/0001_notify.sql",
         "functions/0001_answer.sql",
         "functions/0001_enqueue.sql",
@@ -27,8 +28,10 @@ def upgrade() -> None:
         "functions/0001_set_aside.sql",
         "functions/0001_queues.sql",
         "functions/0001_stage.sql",
+        "functions/0001_schedules.sql",
         "views/0001_jobs.sql",
         "views/0001_monitoring.sql",
+        "views/0001_schedules.sql",
         "functions/0001_get.sql",
     ):
         run_sql(path)

@@ -25,6 +25,7 @@ COMMANDS = {
     "delete": ("pgjq.cli.job", "Delete a job that is not running."),
     "jobs": ("pgjq.cli.jobs", "Find jobs; retry, cancel or delete all that match."),
     "queues": ("pgjq.cli.queues", "List, define, pause and count queues."),
+    "schedules": ("pgjq.cli.schedules", "List, create, pause and explain schedules."),
     "workers": ("pgjq.cli.workers", "List workers."),
     "pipeline": ("pgjq.cli.pipeline", "Analyse the history of jobs with Spark."),
     "prune": ("pgjq.cli.prune", "Delete jobs and records whose retention has passed."),

@@ -36,6 +36,11 @@ class Call:
         """Return this call as a job for middleware."""
         return TaskJob(self.id, self.payload, **self._task.job_options(self.singleton_key))
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its job, as `NewJob` takes them."""
+        return self._task.job_options(self.singleton_key)
+
     def explain(self, serde: Serde) -> None:
         """Raise a ValidationError that names the argument that the serde cannot write, if there is one."""
         self._task.arguments.explain(self.payload["args"], self.payload["kwargs"], serde)

@@ -83,6 +83,13 @@ class TaskBase(Generic[P, C]):
             raise ValidationError("connection= of using() is for enqueue(): pass it to enqueue_many, for all its jobs")
         return self._call(args, kwargs)
 
+    def schedule(self, cron: str, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run this task with these arguments at the times of a cron expression, in UTC.
+
+        The schedule is named after the task and the arguments. `queue.schedule(…)(task.call(…))` has further options.
+        """
+        self.queue.declare_schedule(self.call(*args, **kwargs), None, {"cron": cron})
+
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         positional, named = self.arguments.write(args, kwargs, self.queue.payload_serde)
         payload: dict[str, Any] = {"task": self.name, "args": positional, "kwargs": named}

@@ -89,6 +89,7 @@ class PostgresClock:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             connection.execute(sql.SQL(replace).format(self._name("now"), value))
             connection.execute(wake.format(self._name("wake"), self._name("queue")))
+            connection.execute(sql.SQL("select {}()").format(self._name("wake_schedules")))
 
     def _name(self, name: str) -> sql.Identifier:
         return sql.Identifier(self._schema, name)

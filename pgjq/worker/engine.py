@@ -32,6 +32,7 @@ from pgjq.worker.publisher import Publisher
 from pgjq.worker.registration import WorkerRegistration
 from pgjq.worker.run import Run
 from pgjq.worker.settler import Settler
+from pgjq.worker.ticker import Ticker
 from pgjq.worker.worker_reaper import WorkerReaper
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
+    from pgjq.schedules.schedule import Declared
     from pgjq.storage.base import Claimed, Operations, Storage
     from pgjq.worker.handler import Consumer
     from pgjq.worker.settler import Answered
@@ -63,11 +65,11 @@ class Engine:
         strict: bool,
         logger: logging.Logger,
         deadline: Deadline,
+        schedules: Sequence[Declared] = (),
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._deadline = deadline
-        self._worker = worker
-        self._policy = policy
+        self._worker, self._policy = worker, policy
         self._loop = asyncio.get_running_loop()
         self._ops = storage.operations("async")
         self._in_flight = InFlight()
@@ -79,7 +81,7 @@ class Engine:
         self._settler = Settler(self._ops, settled=self._settled, report=report, hurried=self._nothing_runs)
         self._lost_claims = self._make_lost_claims()
         self._registration = self._make_registration(logger)
-        self._start_threads(storage, logger)
+        self._start_threads(storage, logger, block_timeout, schedules)
         self._claimer = self._make_claimer(block_timeout, strict=strict)
 
     def _make_executor(self, storage: Storage, concurrency: int) -> Executor:
@@ -111,7 +113,9 @@ class Engine:
             report=self._faults.activity("writing the worker record"),
         )
 
-    def _start_threads(self, storage: Storage, logger: logging.Logger) -> None:
+    def _start_threads(
+        self, storage: Storage, logger: logging.Logger, block_timeout: float, schedules: Sequence[Declared]
+    ) -> None:
         self._heartbeat = Heartbeat(
             self._in_flight,
             storage.dedicated(),
@@ -133,7 +137,9 @@ class Engine:
         self._watch = DeadlineWatch(self._in_flight, usual=self._policy.lease, abort=self._abort, report=report)
         report = self._faults.activity("keeping the storage in order")
         self._maintenance = Maintenance(storage, self._worker, logger, report=report)
-        for thread in (self._heartbeat, self._watch, self._reaper, self._maintenance):
+        report = self._faults.activity("ticking schedules")
+        self._ticker = Ticker(storage, logger, schedules, poll=block_timeout, report=report)
+        for thread in (self._heartbeat, self._watch, self._reaper, self._maintenance, self._ticker):
             thread.start()
 
     def _make_claimer(self, block_timeout: float, *, strict: bool) -> Claimer:
@@ -181,7 +187,8 @@ class Engine:
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
         await self._registration.remove(self._ops)
-        await asyncio.gather(asyncio.to_thread(self._reaper.stop), asyncio.to_thread(self._maintenance.stop))
+        background = (self._reaper, self._maintenance, self._ticker)
+        await asyncio.gather(*(asyncio.to_thread(thread.stop) for thread in background))
         self._publisher.stop(self._in_flight.all())
 
     async def _wait_for_runs(self, until: float) -> None:

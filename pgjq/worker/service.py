@@ -67,6 +67,7 @@ class Service:
                     strict=self._strict,
                     logger=first.bus.logger,
                     deadline=self._deadline,
+                    schedules=[declared for queue in self._queues for declared in queue.declared_schedules],
                 )
 
     async def stop(self, grace: float | None) -> None:

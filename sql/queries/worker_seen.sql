@@ -1,5 +1,5 @@
--- Worker seen: register a worker, or record that it is alive. For monitoring: leases do not depend on it. So it waits only
--- briefly for a row that another transaction has locked.
+-- Worker seen: register a worker, or record that it is alive. For monitoring: leases do not depend on it. So it waits
+-- only briefly for a row that another transaction has locked.
 with limited as materialized (
     select set_config('lock_timeout', '100ms', true) as lock_timeout
 ),

@@ -81,13 +81,20 @@ select (
 update (locked_until)
 on pgjq.job to pgjq_worker;
 grant select (ends_at), delete on pgjq.time_slot to pgjq_worker;
+-- They tick schedules, and add or change those of their decorators; a tick takes queue and payload from the schedule.
+alter function pgjq.due_schedules security definer;
+alter function pgjq.tick security definer;
+grant execute on function pgjq.due_schedules, pgjq.tick, pgjq.wake_schedules to pgjq_worker, pgjq_admin;
+grant select, insert, update on pgjq.schedule to pgjq_worker;
+grant select on pgjq.schedules, pgjq.schedule_tick to pgjq_worker;
 
 -- Monitors: read everything but payloads, results, checkpoints and errors in full. They change nothing.
 grant select on
 pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed, pgjq.blocked_keys, pgjq.workers,
 pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
-pgjq.time_slot
+pgjq.time_slot, pgjq.schedules, pgjq.schedule_tick
 to pgjq_monitor, pgjq_admin;
+grant select (id, name) on pgjq.schedule to pgjq_monitor;
 grant select (seq, created_at, queue_id, superseded, id, task) on pgjq.body to pgjq_monitor;
 grant select (
     seq, finished_at, expires_at, started_at, delete_at, queue_id, lease, worker_id, rank, attempts, max_attempts,
@@ -105,11 +112,16 @@ alter function pgjq.delete_jobs security definer;
 alter function pgjq.retry_job security definer;
 alter function pgjq.retry_jobs security definer;
 alter function pgjq.redrive security definer;
+alter function pgjq.create_schedule security definer;
+alter function pgjq.pause_schedule security definer;
+alter function pgjq.resume_schedule security definer;
+alter function pgjq.delete_schedule security definer;
 grant execute on function
 pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_job,
-pgjq.retry_jobs, pgjq.redrive
+pgjq.retry_jobs, pgjq.redrive, pgjq.create_schedule, pgjq.pause_schedule, pgjq.resume_schedule, pgjq.delete_schedule
 to pgjq_admin;
 grant select, insert, update, delete on
-pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.time_slot to pgjq_admin;
+pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.time_slot, pgjq.schedule
+to pgjq_admin;
 grant select on pgjq.jobs to pgjq_admin;
 grant usage on sequence pgjq.job_seq, pgjq.queue_seq to pgjq_admin;

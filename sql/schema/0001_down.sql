@@ -1,4 +1,21 @@
 -- Undo revision 0001: drop every job, record and function of pgjq in this schema. The schema itself stays.
+drop view if exists pgjq.schedules;
+drop function if exists pgjq.tick(jsonb);
+drop function if exists pgjq.apply_plan(pgjq.schedule, jsonb, text, timestamptz, text, jsonb);
+drop function if exists pgjq.record_ticks(pgjq.schedule, jsonb);
+drop function if exists pgjq.make_run(pgjq.schedule, text, timestamptz, bigint);
+drop function if exists pgjq.is_overlapping(pgjq.schedule);
+drop function if exists pgjq.tick_name(timestamptz);
+drop function if exists pgjq.due_schedules(integer);
+drop function if exists pgjq.delete_schedule(text);
+drop function if exists pgjq.resume_schedule(text);
+drop function if exists pgjq.pause_schedule(text, boolean);
+drop function if exists pgjq.create_schedule(
+    text, text, jsonb, text, double precision, text, timestamptz, timestamptz, text, text, double precision,
+    double precision, jsonb
+);
+drop function if exists pgjq.wake_schedules();
+drop table if exists pgjq.schedule_tick, pgjq.schedule;
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
 drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
 drop function if exists pgjq.error_excerpt(text, text);
@@ -42,7 +59,7 @@ drop function if exists pgjq.delete_jobs(text, text[]);
 drop function if exists pgjq.cancel_jobs(text, text[]);
 drop function if exists pgjq.enqueue(
     text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text, double precision,
-    boolean, text
+    boolean, text, jsonb
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[], boolean);

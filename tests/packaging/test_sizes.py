@@ -30,6 +30,7 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     "pgjq/cli/worker.py::worker",
     "pgjq/queue.py::__init__",
+    "pgjq/scheduling.py::create_schedule",
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pgjq.storage.redis.resp import RespReader
+import hiredis
+
 from tests.worker.proxy import Proxy, Trap
 
 if TYPE_CHECKING:
@@ -33,27 +35,36 @@ class _Tapped:
     def __init__(self, trap: Trap, client: Streams, server: Streams) -> None:
         self._trap = trap
         self._client, self._server = client, server
-        self._commands = RespReader(self._sent)  # A command is written as an answer with many parts is.
-        self._answers = RespReader(self._answered)
+        self._commands = hiredis.Reader()  # A command is written as an answer with many parts is.
+        self._answers = hiredis.Reader()
         self._asked = self._told = 0
         self._armed: int | None = None
 
     def ways(self) -> list[Coroutine[Any, Any, None]]:
         return [self._forth(), self._back()]
 
-    def _sent(self, words: Any) -> None:
-        self._asked += 1
-        if self._armed is None and not self._trap.sprung.is_set() and self._trap.words in words:
-            self._armed = self._asked
+    def _sent(self, data: bytes) -> None:
+        self._commands.feed(data)
+        while (words := self._commands.gets()) is not False:
+            self._asked += 1
+            if self._armed is None and not self._trap.sprung.is_set() and self._trap.words in words:
+                self._armed = self._asked
 
-    def _answered(self, _answer: Any) -> None:
-        self._told += 1
+    def _answered(self, data: bytes) -> None:
+        self._answers.feed(data)
+        while self._answers.gets() is not False:
+            self._told += 1
+
+    async def _let_go(self) -> None:
+        """Return, and the connection is cut; or never, and it is not."""
+        if self._trap.hold:
+            await asyncio.Event().wait()
 
     async def _forth(self) -> None:
         """Pass commands on; return where the trap cuts before one."""
         with contextlib.suppress(OSError):
             while data := await self._client[0].read(65536):
-                self._commands.feed(data)
+                self._sent(data)
                 if self._armed is not None and self._trap.half == "unsent":
                     self._trap.sprung.set()
                     return
@@ -64,10 +75,13 @@ class _Tapped:
         """Pass answers on; return where the trap swallows one, and with it those that were still to come."""
         with contextlib.suppress(OSError):
             while data := await self._server[0].read(65536):
-                self._answers.feed(data)
+                self._answered(data)
                 if self._armed is None:
                     self._client[1].write(data)
                     await self._client[1].drain()
                 elif self._told >= self._armed:
+                    if self._trap.half == "torn":
+                        self._client[1].write(data[: len(data) // 2])
                     self._trap.sprung.set()
+                    await self._let_go()
                     return

@@ -59,7 +59,7 @@ def answer(waiter: Any) -> Any:
 @contextmanager
 def overhearing(server: RedisServer, storage: pgjq.RedisStorage) -> Generator[Callable[[], list[Any]]]:
     """Hear all that is said on the answers' channel; the function returns it."""
-    channel = storage.shared.keys.answers
+    channel = storage.shared.keys.results
     with server.client() as client, client.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(channel)
         heard.get_message(timeout=60)
@@ -179,7 +179,7 @@ def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer
     waiter = result_waiter(storage, "a")
     with client.subscribe(QUEUE) as events, redis_server.client() as raw:
         for nonsense in NONSENSE:
-            assert raw.publish(keys.answers, nonsense) == 1
+            assert raw.publish(keys.results, nonsense) == 1
             assert raw.publish(keys.events, nonsense) == 1
         work(storage)
         assert [next(events).name for _ in range(2)] == ["processing", "completed"]

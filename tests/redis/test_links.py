@@ -138,7 +138,7 @@ def test_those_who_wait_for_a_connection_share_its_failure(
 ) -> None:
     tries: list[int] = []
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         tries.append(1)
         await asyncio.sleep(0)
         raise TimeoutError
@@ -146,7 +146,7 @@ def test_those_who_wait_for_a_connection_share_its_failure(
     async def case() -> None:
         client = pgjq.AsyncClient(storage)
         with monkeypatch.context() as patch:
-            patch.setattr(Address, "open_stream", fail)
+            patch.setattr(Address, "open_protocol", fail)
             told = await asyncio.gather(*(client.get_status(QUEUE, "a") for _ in range(10)), return_exceptions=True)
         assert {type(error) for error in told} == {pgjq.StorageUnavailableError}
         assert len(tries) == 1

@@ -15,7 +15,10 @@ import pytest
 import redis
 
 import pgjq
+from pgjq.blocking import drive
+from tests.redis.proxy import RedisProxy
 from tests.worker.conftest import Heard, until
+from tests.worker.proxy import Trap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,7 +35,7 @@ LARGE = "x" * 30_000_000  # More than the buffers of two sockets hold.
 
 
 @contextmanager
-def storage_on(server: RedisServer, whose: Whose) -> Generator[pgjq.RedisStorage]:
+def storage_on(server: RedisServer | RedisProxy, whose: Whose) -> Generator[pgjq.RedisStorage]:
     url = f"{server.url}?socket_timeout=600"
     with redis.Redis.from_url(url) as client:
         storage = pgjq.RedisStorage(url) if whose == "own" else pgjq.RedisStorage(client=client)
@@ -109,6 +112,46 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(
         finally:
             redis_server.resume()
         assert isinstance(caller.answer, pgjq.TimeoutError)
+
+
+@MODES
+@CONNECTIONS
+def test_a_caller_is_told_in_its_own_time_in_the_middle_of_a_reply(
+    redis_server: RedisServer, mode: Mode, whose: Whose
+) -> None:
+    with storage_on(redis_server, "own") as near:
+        pgjq.Client(near).enqueue_many("q", [("a", None), ("b", None)])  # The server knows the scripts from now on.
+    trap = Trap(b"q", "torn", hold=True)
+    with RedisProxy(redis_server.url, trap) as proxy:
+        with storage_on(proxy, whose) as storage:
+            caller = Caller(storage, mode, connected=False, pause=lambda: None)
+            assert ends(caller)
+            assert trap.sprung.is_set()
+            proxy.cut()  # Ends the client of the caller's own, which waits on a thread.
+        assert isinstance(caller.answer, pgjq.TimeoutError)
+
+
+@MODES
+@CONNECTIONS
+def test_a_leader_resigns_in_bounded_time(redis_server: RedisServer, mode: Mode, whose: Whose) -> None:
+    async def resign() -> None:
+        operations = storage.operations(mode)
+        assert await operations.elect("reaper", "me", ttl=60)
+        redis_server.pause()
+        with pytest.raises(pgjq.StorageUnavailableError):
+            await operations.resign("reaper", "me")
+        assert not await operations.leads("reaper", "me")
+        redis_server.resume()
+        await operations.close()
+        resigned.set()
+
+    resigned = threading.Event()
+    with storage_on(redis_server, whose) as storage:
+        try:
+            assert ends(lambda: asyncio.run(resign()) if mode == "async" else drive(resign()))
+        finally:
+            redis_server.resume()
+    assert resigned.is_set()
 
 
 @MODES

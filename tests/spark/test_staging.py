@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROWS = """
 select id, to_jsonb(row(
     run_at = created_at, ready, rank, attempts, max_attempts, result_ttl, delete_after, singleton_key, state, options,
-    source, superseded, lease, held, awaited
+    source, superseded, lease, blocked, awaited
 ))
 from pgjq.body join pgjq.job using (seq, queue_id)
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from pgjq.worker.run import Run
 
 def run(lease: float | None, beat: float | None) -> Run:
     """Make a run that was asked for at 100."""
-    nobody: Any = None
+    nobody: Any = SimpleNamespace(targets={}, default=None)
     claimed = Claimed(Lease("q", "a", 1, 1), b"", 1, 3, START, lease, None)
     return Run(claimed, nobody, worker="ann", sent=100.0, beat=beat, committed=nobody)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.threaded_server import Streams
 
-Half = Literal["unsent", "unanswered"]
+Half = Literal["unsent", "unanswered", "torn"]
 READY = b"Z"
 
 
@@ -28,6 +28,7 @@ class Trap:
     """Cut at the first statement with `words` in it, of a connection that said `after` before; then never again.
 
     `unsent`: the statement never reaches the server. `unanswered`: the server has done it, and its answer is lost.
+    `torn` (Redis alone): half of its answer arrives.
     With `hold` the connection is not cut: it stays open, and nothing passes any more.
     """
 

@@ -8,8 +8,9 @@ damaged line at the next one. The object has these members:
   job all that differ from the defaults, for a deleted one null.
 * `queues`, optional: the changes of queues, which follow those of jobs, as `[name, values, event, facts]`. `values` is
   the whole queue record, null for a deleted queue.
+* `schedules`, optional: the changes of schedules (`pgjq.storage.file.schedules`).
 * `records`, instead of `jobs`: jobs as they were when the journal was rewritten. A rewritten journal begins with its
-  queues and such records.
+  queues, its schedules and such records.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zlib import crc32
 
 from pgjq.job import JobError, JobSource
 from pgjq.options import DEFAULT_SETTINGS, NO_OPTIONS, JobOptions, Settings
-from pgjq.storage.file import queues
+from pgjq.storage.file import queues, schedules
 from pgjq.storage.model.record import Record
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pgjq.storage.model.changes import Change
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.queue_record import QueueRecord
+    from pgjq.storage.model.schedule_table import ScheduleChange, ScheduleTable
 
 FORMAT = 1
 KEPT = ("result_ttl", "max_attempts", "priority", "singleton_key")
@@ -74,6 +76,8 @@ def write(jobs: Jobs) -> bytes:
     content: dict[str, Any] = {"at": jobs.now.isoformat(), "jobs": [_entry(change) for change in jobs.changes]}
     if jobs.queue_changes:
         content["queues"] = [queues.write_change(change) for change in jobs.queue_changes]
+    if jobs.schedule_changes:
+        content["schedules"] = [schedules.write_change(change) for change in jobs.schedule_changes]
     return seal(content)
 
 
@@ -88,14 +92,20 @@ def write_queues(at: datetime, known: Mapping[str, QueueRecord]) -> bytes:
     return seal({"at": at.isoformat(), "records": [], "queues": content})
 
 
-def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry]]:
-    """Read the time and the changes of a line, or the jobs and queues that it records."""
+def write_schedules(at: datetime, table: ScheduleTable) -> bytes:
+    """Write schedules as they are, in a line without jobs."""
+    return seal({"at": at.isoformat(), "records": [], "schedules": list(schedules.write_all(table))})
+
+
+def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry], list[ScheduleChange]]:
+    """Read the time and the changes of a line, or the jobs, queues and schedules that it records."""
     entries = [Entry(*entry) for entry in content.get("jobs", content.get("records", ()))]
     changes = [queues.read_change(entry) for entry in content.get("queues", ())]
     return (
         datetime.fromisoformat(content["at"]),
         [entry._replace(fields=_decode(entry.fields)) for entry in entries],
         changes,
+        [schedules.read_change(entry) for entry in content.get("schedules", ())],
     )
 
 

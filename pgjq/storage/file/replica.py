@@ -144,7 +144,9 @@ class Replica:
             raise
         # A notification may precede the sync: its receiver then does an operation, which waits for the sync.
         self._subscribers.tell(jobs)
-        news = bool(jobs.queue_changes) or any(change.event or change.fields is None for change in jobs.changes)
+        news = bool(jobs.queue_changes or jobs.schedule_changes) or any(
+            change.event or change.fields is None for change in jobs.changes
+        )
         return answer, news, self._shorten(journal)
 
     def _drop(self) -> None:
@@ -209,7 +211,7 @@ class Replica:
 
     def _take(self, content: dict[str, Any]) -> None:
         """Apply the changes of a line to the model."""
-        at, entries, changes = journal_format.read(content)
+        at, entries, changes, schedules = journal_format.read(content)
         self._jobs.begin(at)
         for entry in entries:
             self._apply(entry)
@@ -218,6 +220,8 @@ class Replica:
                 self._jobs.undefine(name)
             else:
                 self._jobs.define(name, known, event, facts)
+        for change in schedules:
+            self._jobs.set_schedule(change)
 
     def _apply(self, entry: Entry) -> None:
         jobs, record = self._jobs, self._jobs.records.get(entry.seq)
@@ -267,5 +271,7 @@ class Replica:
         yield journal_format.header(self._generation + 1, self._jobs.last_seq)
         now, records = self._clock(), list(self._jobs.records.values())
         yield journal_format.write_queues(now, self._jobs.queues)
+        if self._jobs.schedules.records:
+            yield journal_format.write_schedules(now, self._jobs.schedules)
         for start in range(0, len(records), CHUNK):
             yield journal_format.write_records(now, records[start : start + CHUNK])

@@ -212,6 +212,12 @@ class FileOperations(ModelOperations):
             await self._run(self._storage.listen)
         return await super().wait_for_work(queues, timeout, poll)
 
+    async def watch_schedules(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """See `ScheduleOperations`."""
+        if not self._storage.listens:
+            await self._run(self._storage.listen)
+        return await super().watch_schedules(changed)
+
     async def close(self) -> None:
         """Do nothing: the operations hold no connections."""
 

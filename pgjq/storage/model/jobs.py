@@ -11,22 +11,22 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pgjq.job import LIVE, Event
-from pgjq.storage.model.changes import Change, QueueChange
+from pgjq.storage.model.changes import NOTHING, Change, QueueChange, ended_by, events_of
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.queue_record import QueueRecord
+from pgjq.storage.model.schedule_table import ScheduleTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pgjq.job import EventName, State
+    from pgjq.job import Event, EventName, State
     from pgjq.policy import Policy
     from pgjq.storage.base import Lease
     from pgjq.storage.model.record import Record, SlotKey
+    from pgjq.storage.model.schedule_table import ScheduleChange
 
 WAITING = ("queued", "failing")
-NOTHING: Mapping[str, Any] = {}
 FILED_BY = {"state", "superseded"}
 
 
@@ -43,6 +43,8 @@ class Jobs:
         self.slots: dict[SlotKey, Record] = {}  # The job that has each time slot.
         self.changes: list[Change] = []
         self.queue_changes: list[QueueChange] = []
+        self.schedules = ScheduleTable()
+        self.schedule_changes: list[ScheduleChange] = []
         self.awake: set[str] = set()  # Queues that got a claimable job.
         self.later: dict[str, datetime] = {}  # Queues that got a delayed job, and when the first is due.
         self._recording = True
@@ -55,6 +57,7 @@ class Jobs:
         self.now = now
         self.changes = []
         self.queue_changes = []
+        self.schedule_changes = []
         self.awake = set()
         self.later = {}
         self._recording = recording
@@ -62,24 +65,15 @@ class Jobs:
     @property
     def has_changed(self) -> bool:
         """Whether the operation changed anything."""
-        return bool(self.changes or self.queue_changes)
+        return bool(self.changes or self.queue_changes or self.schedule_changes)
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of the operation."""
-        for record, _, name, facts, _ in self.changes:
-            if name is not None:
-                fixed: dict[str, Any] = {"attempts": record.attempts, "task": record.task}
-                yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
-        for queue, _, name, facts in self.queue_changes:
-            if name is not None:
-                known: dict[str, Any] = {"id": "", **(facts or NOTHING)}
-                yield Event(name, queue, at=self.now, **known)
+        return events_of(self.changes, self.queue_changes, self.schedule_changes, self.now)
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Iterate over the queues and ids of the jobs that the operation ended or deleted."""
-        for record, values, *_ in self.changes:
-            if values is None or ("state" in values and record.state not in LIVE):
-                yield record.queue, record.id
+        return ended_by(self.changes)
 
     def add(self, record: Record, event: EventName | None = None) -> None:
         """Add a job."""
@@ -173,6 +167,11 @@ class Jobs:
             index.pop(name, None)
         if self._recording:
             self.queue_changes.append(QueueChange(name, None))
+
+    def set_schedule(self, change: ScheduleChange) -> None:
+        """Set, replace or delete a schedule."""
+        self.schedules.put(change)
+        self.schedule_changes.append(change)
 
     def of_queue(self, name: str) -> list[Record]:
         """List the records of a queue in enqueue order."""

@@ -16,6 +16,7 @@ from pgjq.storage.model import commands, queues, reads, runs
 from pgjq.storage.model.claim_terms import Claimant
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.result_waiter import ModelResultWaiter
+from pgjq.storage.model.schedules import ModelSchedules
 from pgjq.storage.workers import list_workers
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Registry(Protocol):
         ...
 
 
-class ModelOperations(ModelDefinitions):
+class ModelOperations(ModelDefinitions, ModelSchedules):
     """The operations, in one mode."""
 
     def __init__(self, storage: str, mode: Mode) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgjq.storage.mailbox import Mailbox, MailboxSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from datetime import datetime
 
     from pgjq.blocking import Mode
@@ -58,6 +58,7 @@ class Subscribers:
         self._subscribers: list[tuple[str | None, Mailbox[Event]]] = []
         self._sleepers: dict[str, list[Sleeper]] = {}
         self._waiters: dict[tuple[str, str], list[Mailbox[bool]]] = {}
+        self._schedule_watchers: list[Callable[[], None]] = []
 
     @property
     def listens(self) -> bool:
@@ -66,9 +67,11 @@ class Subscribers:
 
     def tell(self, jobs: Jobs) -> None:
         """Notify all receivers of the changes of an operation."""
-        if not (jobs.awake or jobs.later or self.listens):
+        if not (jobs.awake or jobs.later or jobs.schedule_changes or self.listens):
             return
         with self._lock:
+            if jobs.schedule_changes:
+                self._wake_watchers()
             if self._sleepers:
                 self._wake(jobs)
             if self._subscribers:
@@ -104,6 +107,21 @@ class Subscribers:
         with self._lock:
             for box in self._waiting_boxes():
                 box.put(LOOK)
+            self._wake_watchers()
+
+    def watch_schedules(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, which must not block, when a schedule or the clock was set; return how to end it."""
+        with self._lock:
+            self._schedule_watchers.append(changed)
+        return lambda: self._unwatch_schedules(changed)
+
+    def _unwatch_schedules(self, changed: Callable[[], None]) -> None:
+        with self._lock:
+            self._schedule_watchers = [other for other in self._schedule_watchers if other is not changed]
+
+    def _wake_watchers(self) -> None:
+        for changed in self._schedule_watchers:
+            changed()
 
     def result_waiter(self, key: tuple[str, str], mode: Mode) -> Mailbox[bool]:
         """Return a mailbox that is notified when a job of this queue and id ends or is deleted."""

@@ -189,11 +189,11 @@ def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | N
     """Split the jobs' settings into the most common ones and each other job's differences."""
     first = jobs[0]
     if all(job[2:] == first[2:] for job in jobs):  # All but id and payload.
-        return _set_values(first.settings) | _facts(first), None
+        return set_values(first.settings) | _facts(first), None
     (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
     nothing = dict.fromkeys(_SPOKEN)
     own = [(_facts(job) if job.settings == usual else nothing | _job_values(job)) or None for job in jobs]
-    return _set_values(usual), literals.objects(own)
+    return set_values(usual), literals.objects(own)
 
 
 _SPOKEN: Final = (
@@ -228,10 +228,10 @@ def _copied_facts(job: Submission) -> str:
 
 
 def _job_values(job: Submission) -> dict[str, Any]:
-    return _set_values(job.settings) | _facts(job)
+    return set_values(job.settings) | _facts(job)
 
 
-def _set_values(settings: Settings) -> dict[str, Any]:
+def set_values(settings: Settings) -> dict[str, Any]:
     """Return settings as the function reads them: only the ones that are set."""
     values: dict[str, Any] = {
         "result_ttl": settings.result_ttl,
@@ -258,7 +258,7 @@ def _job_json(job: Submission, *, awaited: bool) -> str:
 @functools.lru_cache(maxsize=1024)
 def _settings_json(settings: Settings, task: str | None, *, awaited: bool) -> str:
     """Return settings as JSON; cached, because single enqueues mostly repeat their settings and tasks."""
-    values = _set_values(settings) if task is None else _set_values(settings) | {"task": task}
+    values = set_values(settings) if task is None else set_values(settings) | {"task": task}
     return json.dumps(values | AWAITED if awaited else values)
 
 

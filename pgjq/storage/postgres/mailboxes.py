@@ -21,6 +21,7 @@ RESYNC: Final = None
 EVENTS: Final = "events"
 WAKE: Final = "wake"
 ANSWERS: Final = "results"
+SCHEDULES: Final = "schedules"
 
 Notice = str | None
 
@@ -35,7 +36,7 @@ class Topic(NamedTuple):
     @property
     def is_asked_for(self) -> bool:
         """Whether writers check for listeners before they notify."""
-        return self.channel != ANSWERS
+        return self.channel not in (ANSWERS, SCHEDULES)
 
 
 class Mailboxes:

@@ -18,6 +18,7 @@ from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.result_waiter import ResultReads
 from pgjq.storage.postgres.runs import PostgresRuns
+from pgjq.storage.postgres.schedules import PostgresSchedules
 from pgjq.storage.postgres.waiting import PostgresWaiting
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pgjq.storage.workers import Registration
 
 
-class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions):
+class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions, PostgresSchedules):
     """The operations, in the mode of the pool."""
 
     def __init__(self, mode: Mode, pool: Pool, queries: Queries, listener: Listener, leader_locks: LeaderLocks) -> None:

@@ -18,8 +18,8 @@ from pgjq.errors import PgjqError, StorageError
 from pgjq.storage.redis.error_translation import translated
 from pgjq.storage.redis.listener import EXPECTED, PROBE_SECONDS, RECONNECT_SECONDS
 from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
+from pgjq.storage.redis.resp import pack
 from pgjq.storage.redis.subscribers import Subscribers
-from pgjq.storage.redis.transport import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pgjq.storage.redis.pipelined_connection import PipelinedConnection
     from pgjq.storage.redis.subscribers import Notice, Subject, Subjects
 
-PING: Final = packed(("PING",))
+PING: Final = pack("PING")
 
 
 class AsyncListener:
@@ -132,7 +132,7 @@ class _LoopConnection:
         connection = await open_pipelined_connection(self._address, self._receive)
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await connection.ask(packed(("SUBSCRIBE", self._channel)))
+                await connection.ask(pack("SUBSCRIBE", self._channel))
         except BaseException:
             connection.close()
             raise

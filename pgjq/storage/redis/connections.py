@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pgjq.errors import ValidationError
 from pgjq.storage.redis.address import Address
 from pgjq.storage.redis.async_listener import AsyncListener
+from pgjq.storage.redis.given_client import ClientTransport, ThreadedTransport
 from pgjq.storage.redis.listener import AwaitedListener, ThreadListener
 from pgjq.storage.redis.pool import AsyncPool, SyncPool
-from pgjq.storage.redis.transport import ClientTransport, Gate, ThreadedTransport
+from pgjq.storage.redis.transport import Gate
 
 if TYPE_CHECKING:
     from pgjq.blocking import Mode
@@ -42,8 +43,8 @@ class Connections(Protocol):
         """Script argument: "1" to publish events without counting subscribers, else ""."""
         ...
 
-    def dedicated(self, patience: float | None = None) -> Transport:
-        """Make a blocking transport for one thread, which waits `patience` seconds at most."""
+    def dedicated(self) -> Transport:
+        """Make a blocking transport for one thread."""
         ...
 
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
@@ -71,9 +72,9 @@ class OwnConnections:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def dedicated(self, patience: float | None = None) -> Transport:
+    def dedicated(self) -> Transport:
         """Make a separate pool."""
-        return SyncPool(self._gate, self._address, patience)
+        return SyncPool(self._gate, self._address)
 
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
@@ -108,9 +109,8 @@ class GivenConnections:
         """Whether the storage has been closed."""
         return self._gate.closed
 
-    def dedicated(self, patience: float | None = None) -> Transport:
-        """Return the client's transport, which opens connections as needed, with its own timeouts."""
-        del patience
+    def dedicated(self) -> Transport:
+        """Return the client's transport, which opens connections as needed."""
         return self.sync_transport
 
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
@@ -121,4 +121,3 @@ class GivenConnections:
     def close(self) -> None:
         """Refuse further operations; the client stays open."""
         self._gate.closed = True
-        self.async_transport.end_threads()

@@ -48,7 +48,7 @@ class Keys:
         self.workers = (f"{common}:workers", self.queues)
         self.events = f"{common}:events"
         self.wake = f"{common}:wake"
-        self.answers = f"{common}:results"
+        self.results = f"{common}:results"
         self._office = f"{common}:leader:"
         self.of_queue = functools.lru_cache(_CACHED)(self._of_queue)
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
+from pgjq.deadline import Deadline, bounded, current_deadline
 from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError, ValidationError
 from pgjq.job import CancelResult
 from pgjq.options import RETENTION_SECONDS
@@ -35,15 +36,17 @@ if TYPE_CHECKING:
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Claimed, JobTransaction, Lease, Reaped, Settlement, Subscription
+    from pgjq.storage.redis.resp import Word
     from pgjq.storage.redis.storage import Channels, Shared
     from pgjq.storage.redis.subscribers import Notice
-    from pgjq.storage.redis.transport import Transport, Word
+    from pgjq.storage.redis.transport import Transport
     from pgjq.storage.workers import Registration, WorkerRecord
 
 R = TypeVar("R")
 
 LOOKS: Final = 1000
 LONGEST_MS: Final = 10**14
+RESIGN_SECONDS: Final = 2.0
 # The servers' default limit (proto-max-bulk-len); they close the connection of a client that sends more.
 LARGEST_BLOB: Final = 512 << 20
 RETENTION: Final = rows.micros(RETENTION_SECONDS)
@@ -292,13 +295,10 @@ class RedisOperations:
         return (role, candidate) in self._shared.elected
 
     async def resign(self, role: str, candidate: str) -> None:
-        """See `Operations`. Does not wait for a server that does not reply: the leadership expires."""
+        """See `Operations`. Waits about 2 seconds for a silent server: the leadership expires by itself."""
         self._shared.elected.discard((role, candidate))
-        transport = self._shared.hasty if self._mode == "sync" else self._transport
-        try:
-            await transport.execute(script("resign"), (self._keys.office(role),), (candidate,))
-        finally:
-            await self._shared.hasty.close()
+        with bounded(Deadline(min(current_deadline().left, RESIGN_SECONDS))):
+            await self._transport.execute(script("resign"), (self._keys.office(role),), (candidate,))
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
@@ -355,7 +355,7 @@ class RedisOperations:
         """Run a queue's script."""
         keys, shared = self._keys, self._shared
         words: tuple[Word, ...] = (
-            *(shared.clock(), queue, keys.events, keys.wake, keys.answers, shared.unseen),
+            *(shared.clock(), queue, keys.events, keys.wake, keys.results, shared.unseen),
             *(request, *blobs),
         )
         return await self._transport.execute(script(name), keys.of_queue(queue), words)

@@ -1,7 +1,7 @@
 """One connection of an event loop, shared by its callers; replies come in command order.
 
-* redis-py opens the connection, with every option of a URL, and then passes its transport on: redis-py's work around a
-  single command takes longer than the server's reply.
+* It is a protocol of asyncio without streams: their work, and redis-py's, around a single command takes longer than the
+  server's reply.
 * No command is sent twice. The reply to a caller that has stopped waiting, or whose deadline (`pgjq.deadline`) is
   over, is discarded.
 * If a reply is due and the server has been silent for too long, the connection is closed, and all its commands fail.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from redis.exceptions import ConnectionError as Lost
 
 from pgjq.deadline import LOOK_SECONDS, NO_ANSWER, current_deadline
-from pgjq.storage.redis.resp import RespReader
+from pgjq.storage.redis.resp import INCOMPLETE, reply_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,28 +33,35 @@ REST_SECONDS: Final = 1.0
 
 async def open_pipelined_connection(address: Address, on_message: OnMessage | None = None) -> PipelinedConnection:
     """Connect; `on_message` is called with each message on a subscribed channel."""
-    stream = await address.open_stream()
-    if stream.transport.is_closing():
-        raise Lost("the connection was lost at once")  # Our protocol would not get `connection_lost`.
-    return PipelinedConnection(stream, address.patience, on_message)
+    connection = await address.open_protocol(lambda: PipelinedConnection(address.patience, on_message))
+    try:
+        for command in address.greeting:
+            await connection.ask(command)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class PipelinedConnection(asyncio.Protocol):
     """A connection that many callers share."""
 
-    def __init__(self, stream: asyncio.StreamWriter, patience: float | None, on_message: OnMessage | None) -> None:
+    _transport: asyncio.Transport
+
+    def __init__(self, patience: float | None, on_message: OnMessage | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stream = stream  # Kept, because its finalizer would close the transport.
         self._patience = inf if patience is None else patience
         self._on_message = on_message
         self._pending: deque[tuple[asyncio.Future[Any], float, Deadline]] = deque()
         self._watch: asyncio.TimerHandle | None = None
-        self._replies = RespReader(self._take)
+        self._replies = reply_reader()
         self._leaving = False
         self._used_at = self._received_at = self._loop.time()
         self.lost: asyncio.Future[None] = self._loop.create_future()
-        self._transport = cast("asyncio.Transport", stream.transport)
-        self._transport.set_protocol(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
 
     def is_open(self) -> bool:
         """Return whether commands may be sent."""
@@ -78,8 +85,9 @@ class PipelinedConnection(asyncio.Protocol):
     def leave(self) -> None:
         """Accept no more commands; close when no caller waits for a reply."""
         self._leaving = True
-        if not self._is_awaited():
-            self.close()
+        for answer, _, _ in self._pending:
+            answer.add_done_callback(self._close_unless_awaited)
+        self._close_unless_awaited()
 
     def close(self) -> None:
         """Close now. Pending commands get no reply."""
@@ -91,8 +99,11 @@ class PipelinedConnection(asyncio.Protocol):
         """Read replies and messages."""
         self._received_at = self._loop.time()
         self._replies.feed(data)
-        if self._leaving and not self._is_awaited():
-            self.close()
+        try:
+            while (reply := self._replies.gets()) is not INCOMPLETE:
+                self._take(reply)
+        except Lost as error:  # These bytes are not of the protocol.
+            self.connection_lost(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all pending commands."""
@@ -120,8 +131,9 @@ class PipelinedConnection(asyncio.Protocol):
         else:
             answer.set_result(reply)
 
-    def _is_awaited(self) -> bool:
-        return any(not answer.done() for answer, _, _ in self._pending)
+    def _close_unless_awaited(self, _: object = None) -> None:
+        if all(answer.done() for answer, _, _ in self._pending):
+            self.close()
 
     def _look(self) -> None:
         """Fail commands past their deadline; close if the server owes a reply and stays silent."""
@@ -129,9 +141,7 @@ class PipelinedConnection(asyncio.Protocol):
         for answer, _, deadline in self._pending:
             if not (deadline.left or answer.done()):
                 answer.set_exception(TimeoutError(NO_ANSWER))
-        if self._leaving and not self._is_awaited():
-            self.close()
-        elif self._pending and max(self._pending[0][1], self._received_at) + self._patience <= self._loop.time():
+        if self._pending and max(self._pending[0][1], self._received_at) + self._patience <= self._loop.time():
             self.connection_lost(TimeoutError(NO_ANSWER))
         elif self._pending:
             self._watch = self._loop.call_later(LOOK_SECONDS, self._look)

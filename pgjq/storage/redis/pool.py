@@ -1,11 +1,9 @@
 """Connections to a server: a pool for threads, one shared connection for each event loop.
 
-* They are redis-py's connections without its client, which costs two thirds of a call.
 * No command is sent twice: after a lost reply the caller finds out whether the command was done.
-* A connection that died while idle is reconnected before it is used, so a restart of the server fails only the calls
-  in progress. A thread's connection whose call was interrupted is closed, because its reply may still arrive.
-* No call waits past its deadline (`pgjq.deadline`). A thread waits for the first bytes of a reply in short steps.
-  Connecting, and sending a command that may exceed the socket's buffer, may block in the driver: with a deadline
+* A connection that died while idle is replaced before it is used, so a restart of the server fails only the calls in
+  progress. A thread's connection whose call was interrupted is closed, because its reply may still arrive.
+* No call waits past its deadline (`pgjq.deadline`). Connecting may block in the resolver of names: with a deadline
   another thread does it.
 """
 
@@ -13,74 +11,61 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from pgjq.deadline import (
-    LOOK_SECONDS,
-    NO_ANSWER,
-    UNLIMITED,
-    acquire_in_time,
-    call_in_time,
-    current_deadline,
-    wait_in_time,
-)
+from pgjq.deadline import acquire_in_time, call_in_time, wait_in_time
 from pgjq.errors import StorageUnavailableError
+from pgjq.fork import ForkCheck
+from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.redis.error_translation import DRIVERS_ERRORS, has_moved, translate, translated
 from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
-from pgjq.storage.redis.transport import Gate, Packed, packed
+from pgjq.storage.redis.resp import pack, version
+from pgjq.storage.redis.sync_connection import SyncConnection
+from pgjq.storage.redis.transport import Gate, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pgjq.deadline import Deadline
     from pgjq.storage.redis.address import Address
     from pgjq.storage.redis.pipelined_connection import PipelinedConnection
+    from pgjq.storage.redis.resp import Word
 
 CONNECTIONS: Final = 32
 PATIENCE: Final = 30.0
 BUSY: Final = f"all {CONNECTIONS} connections are busy"
-# An idle connection accepts so much without blocking, whatever the server does: the smallest initial socket buffer.
-SMALL_BYTES: Final = 16_384
 
 
-class SyncPool(Packed):
+class SyncPool(Transport):
     """Connections for threads. A forked child starts with none."""
 
-    def __init__(self, gate: Gate, address: Address, patience: float | None = None) -> None:
+    def __init__(self, gate: Gate, address: Address) -> None:
         self._gate = gate
         self._address = address
-        self._patience = patience
-        self._limit = min(limit for limit in (patience, address.patience, inf) if limit is not None)
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
-        self._idle: list[Any] = []
+        self._fork = ForkCheck()
+        self._idle: list[SyncConnection] = []
         self._room = threading.Semaphore(CONNECTIONS)
 
-    async def send(self, command: bytes) -> Any:
+    async def command(self, *words: Word) -> Any:
         """Run a command."""
         if not self._gate.enter():
-            self._gate.check(_version(self._call(packed(("INFO", "server")))))
-        return self._call(command)
+            self._gate.check(version(self._ask(pack("INFO", "server"))))
+        return self._ask(pack(*words))
 
-    def _call(self, command: bytes) -> Any:
-        deadline = current_deadline()
+    def _ask(self, command: bytes) -> Any:
         with translated(), self._borrowed() as connection:
-            if len(command) > SMALL_BYTES:
-                return call_in_time(lambda: _exchange(connection, command))
-            return _exchange(connection, command, deadline, self._limit)
+            return connection.ask(command)
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Generator[Any]:
-        if self._process != os.getpid():
-            self._begin()  # A forked child must not even close the parent's connections.
+    def _borrowed(self) -> Generator[SyncConnection]:
+        if self._fork.happened:
+            self._begin()
         room = self._room
         if not acquire_in_time(room, PATIENCE):
             raise StorageUnavailableError(BUSY)
@@ -95,36 +80,25 @@ class SyncPool(Packed):
         finally:
             room.release()
 
-    def _pick(self) -> Any:
-        try:
+    def _pick(self) -> SyncConnection:
+        while self._idle:
             connection = self._idle.pop()
-        except IndexError:
-            return self._connected(self._address.connection(self._patience))
-        try:
-            stale = connection.can_read(0)
-        except (RedisError, OSError):
-            stale = True
-        if stale:
-            connection.disconnect()
-            return self._connected(connection)
-        return connection
+            if not connection.is_stale():
+                return connection
+            connection.close()
+        return call_in_time(lambda: SyncConnection(self._address), discard=SyncConnection.close)
 
-    @staticmethod
-    def _connected(connection: Any) -> Any:
-        call_in_time(connection.connect, discard=lambda _: connection.disconnect())
-        return connection
-
-    def _settle(self, connection: Any, error: BaseException) -> None:
+    def _settle(self, connection: SyncConnection, error: BaseException) -> None:
         """Keep the connection if the server replied, even with an error; drop all after a demotion."""
         if not isinstance(error, ResponseError):
-            connection.disconnect()
+            connection.close()
         elif has_moved(error):
-            connection.disconnect()
+            connection.close()
             self.close_now()
         else:
             self._keep(connection)
 
-    def _keep(self, connection: Any) -> None:
+    def _keep(self, connection: SyncConnection) -> None:
         self._idle.append(connection)
         if self._gate.closed:
             self.close_now()
@@ -135,19 +109,9 @@ class SyncPool(Packed):
 
     def close_now(self) -> None:
         """Do what `close` does, without a coroutine."""
-        if self._process == os.getpid():
+        if not self._fork.happened:
             while self._idle:
-                self._idle.pop().disconnect()
-
-
-def _exchange(connection: Any, command: bytes, deadline: Deadline = UNLIMITED, patience: float = inf) -> Any:
-    """Send a command and return its reply; without a deadline the driver's timeout applies."""
-    connection.send_packed_command([command])
-    until = time.monotonic() + patience
-    while deadline is not UNLIMITED and not connection.can_read(min(LOOK_SECONDS, deadline.left)):
-        if time.monotonic() >= min(until, deadline.until):
-            raise TimeoutError(NO_ANSWER)
-    return connection.read_response()
+                self._idle.pop().close()
 
 
 class _LoopConnection:
@@ -157,32 +121,33 @@ class _LoopConnection:
         self.connecting = asyncio.Lock()
         self.connection: PipelinedConnection | None = None
         self.failure: tuple[float, Exception] | None = None  # Time and error of the last failed connect.
+        self.closed = False
 
     def leave(self) -> None:
+        self.closed = True
         if self.connection is not None:
             self.connection.leave()
 
 
-class AsyncPool(Packed):
+class AsyncPool(Transport):
     """Connections for event loops, one for each."""
 
     def __init__(self, gate: Gate, address: Address) -> None:
         self._gate = gate
         self._address = address
-        self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
+        self._loops = PerLoop(_LoopConnection)
 
-    async def send(self, command: bytes) -> Any:
+    async def command(self, *words: Word) -> Any:
         """Run a command."""
         try:
             if not self._gate.enter():
-                self._gate.check(_version(await self._ask(packed(("INFO", "server")))))
-            return await self._ask(command)
+                self._gate.check(version(await self._ask(pack("INFO", "server"))))
+            return await self._ask(pack(*words))
         except DRIVERS_ERRORS as error:
             raise translate(error) from error
 
     async def _ask(self, command: bytes) -> Any:
-        own = self._of_loop()
+        own = self._loops.get()
         if own.connection is not None and own.connection.has_rested():
             # A loop that was busy may not have noticed a loss yet: one pass polls the socket, the next handles it.
             await asyncio.sleep(0)
@@ -209,37 +174,18 @@ class AsyncPool(Packed):
                 except DRIVERS_ERRORS as error:
                     own.failure = time.monotonic(), error
                     raise
-                if self._gate.closed:
+                if own.closed or self._gate.closed:
                     own.connection.leave()
                     self._gate.enter()
             return own.connection
 
-    def _of_loop(self) -> _LoopConnection:
-        loop = asyncio.get_running_loop()
-        own = self._by_loop.get(loop)
-        if own is None:
-            with self._lock:
-                self._by_loop = {known: p for known, p in self._by_loop.items() if not known.is_closed()}
-                own = self._by_loop[loop] = _LoopConnection()
-        return own
-
     async def close(self) -> None:
         """Close this loop's connection once its pending commands have their replies."""
-        with self._lock:
-            own = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if own is not None:
+        if (own := self._loops.pop()) is not None:
             own.leave()
 
     def close_soon(self) -> None:
         """Have every loop that is still running close its own connection."""
-        with self._lock:
-            connections, self._by_loop = self._by_loop, {}
-        for loop, own in connections.items():
+        for loop, own in self._loops.pop_all().items():
             with contextlib.suppress(RuntimeError):  # The loop is closed, and so is its connection.
                 loop.call_soon_threadsafe(own.leave)
-
-
-def _version(info: bytes) -> str:
-    """Return the version from INFO; Valkey reports the Redis version it is compatible with."""
-    lines = (line.partition(b":") for line in info.splitlines())
-    return next(value.decode() for name, _, value in lines if name == b"redis_version")

@@ -1,72 +1,67 @@
-"""Incremental reader of the Redis protocol, version 2."""
+"""The Redis protocol, version 2: hiredis packs commands and reads replies; errors are redis-py's classes."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from redis._parsers.base import BaseParser
+import hiredis
+from redis import exceptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Mapping, Sequence
 
-_NUMBER, _ERROR, _BYTES, _LIST = b":-$*"
-_END: Final = b"\r\n"
-_driver: Final[Any] = BaseParser  # Maps the code at the beginning of an error to an error class.
+Word = bytes | str | int
+INCOMPLETE: Final[Any] = object()
 
-
-class RespReader:
-    """Calls `take` with each reply; an error is passed to it, not raised."""
-
-    def __init__(self, take: Callable[[Any], None]) -> None:
-        self._take = take
-        self._data = bytearray()
-        self._at = 0
-        self._reading = self._read()
-        next(self._reading)
-
-    def feed(self, data: bytes) -> None:
-        """Read more bytes, and pass on the replies that they complete."""
-        self._data += data
-        next(self._reading)
-        del self._data[: self._at]
-        self._at = 0
-
-    def _read(self) -> Generator[None]:
-        """Read for ever; suspend where bytes are missing, also in the middle of a reply."""
-        lists: list[tuple[list[Any], int]] = []  # Incomplete lists with their lengths, each nested in the one before.
-        while True:
-            kind, text = yield from self._line()
-            if kind == _LIST and int(text) > 0:
-                lists.append(([], int(text)))
-                continue
-            value = (yield from self._bytes(int(text))) if kind == _BYTES else _plain(kind, text)
-            while lists:
-                items, count = lists[-1]
-                items.append(value)
-                if len(items) < count:
-                    break
-                value, _ = lists.pop()
-            else:
-                self._take(value)
-
-    def _line(self) -> Generator[None, None, tuple[int, bytes]]:
-        while (end := self._data.find(_END, self._at)) < 0:
-            yield
-        start, self._at = self._at, end + 2
-        return self._data[start], bytes(self._data[start + 1 : end])
-
-    def _bytes(self, size: int) -> Generator[None, None, bytes | None]:
-        if size < 0:
-            return None
-        while len(self._data) < self._at + size + 2:
-            yield
-        start, self._at = self._at, self._at + size + 2
-        return bytes(self._data[start : start + size])
+# Codes at the beginning of an error that pgjq acts on; the other errors keep their code in the text.
+_CLASSES: Final[Mapping[str, type[exceptions.ResponseError]]] = MappingProxyType(
+    {
+        "ASK": exceptions.AskError,
+        "ERR": exceptions.ResponseError,
+        "MOVED": exceptions.MovedError,
+        "NOPERM": exceptions.NoPermissionError,
+        "NOSCRIPT": exceptions.NoScriptError,
+    }
+)
 
 
-def _plain(kind: int, text: bytes) -> Any:
-    if kind == _NUMBER:
-        return int(text)
-    if kind == _ERROR:
-        return _driver.parse_error(text.decode(errors="replace"))
-    return (None if text == b"-1" else []) if kind == _LIST else text
+def pack(*words: Word) -> bytes:
+    """Write a command."""
+    driver: Any = hiredis
+    return driver.pack_command(words)
+
+
+def reply_reader() -> Any:
+    """Return an incremental reader: `feed` it bytes; `gets` returns the next reply, or INCOMPLETE.
+
+    An error reply is returned, not raised. Bytes that are not of the protocol raise a `ConnectionError` of redis-py.
+    """
+    driver: Any = hiredis
+    return driver.Reader(protocolError=exceptions.ConnectionError, replyError=read_error, notEnoughData=INCOMPLETE)
+
+
+def read_error(text: str) -> Exception:
+    """Return an error reply as the error that redis-py raises for it."""
+    code, _, rest = text.partition(" ")
+    if code in {"NOAUTH", "WRONGPASS"} or text.startswith("ERR AUTH "):
+        return exceptions.AuthenticationError(rest)
+    kind = _CLASSES.get(code)
+    return exceptions.ResponseError(text) if kind is None else kind(rest)
+
+
+def version(info: bytes) -> str:
+    """Return the version from a reply to INFO; Valkey reports the Redis version it is compatible with."""
+    lines = (line.partition(b":") for line in info.splitlines())
+    return next(value.decode() for name, _, value in lines if name == b"redis_version")
+
+
+def greeting(username: str | None, password: str | None, client_name: str | None, database: Any) -> Sequence[bytes]:
+    """Return the commands that begin a connection."""
+    login = (username, password or "") if username else (password,) if password else ()
+    commands: list[tuple[Word, ...]] = [("AUTH", *login)] if login else []
+    if client_name:
+        commands.append(("CLIENT", "SETNAME", client_name))
+    if database:
+        commands.append(("SELECT", str(database)))
+    return [pack(*command) for command in commands]

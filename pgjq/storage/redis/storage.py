@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from pgjq.blocking import Mode
     from pgjq.storage.redis.connections import Connections
     from pgjq.storage.redis.listener import Listener
-    from pgjq.storage.redis.transport import Transport
 
 URL: Final = "redis://localhost:6379"
 PORT: Final = 6379
 MOST_PORTS: Final = 65535
-GOODBYE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,10 @@ class Channels:
 class Shared:
     """The state that the operations of both modes share.
 
-    `hasty` is a transport with a short timeout, for resignations. `frozen` is for tests: the time, in microseconds,
-    that the scripts use instead of the server's clock.
+    `frozen` is for tests: the time, in microseconds, that the scripts use instead of the server's clock.
     """
 
     keys: Keys
-    hasty: Transport
     unseen: str
     frozen: int | None = None
     elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -90,7 +86,7 @@ class RedisStorage:
         keys = Keys(prefix)
         self.prefix = prefix
         self._connections = connections = _connect(_url(url, host, port), client)
-        self.shared = Shared(keys, connections.dedicated(GOODBYE_SECONDS), connections.unseen)
+        self.shared = Shared(keys, connections.unseen)
         self._channels = {mode: self._channels_of(mode) for mode in ("sync", "async")}
         self._sync = RedisOperations("sync", connections.sync_transport, self._channels["sync"], self.shared)
         self._async = RedisOperations("async", connections.async_transport, self._channels["async"], self.shared)
@@ -99,7 +95,7 @@ class RedisStorage:
         keys, listener = self.shared.keys, self._connections.listener
         return Channels(
             listener(mode, keys.wake, lambda queue: [queue], stays=True),
-            listener(mode, keys.answers, rows.answered, stays=False),
+            listener(mode, keys.results, rows.answered, stays=False),
             listener(mode, keys.events, lambda _: [rows.EVERYTHING], stays=False),
         )
 
@@ -133,7 +129,7 @@ def _connect(url: str, client: Any) -> Connections:
     try:
         from pgjq.storage.redis import connections
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "redis":
+        if error.name is None or error.name.partition(".")[0] not in {"redis", "hiredis"}:
             raise
         raise MissingExtraError("redis") from error
     if client is None:

@@ -1,0 +1,86 @@
+"""Schedules in code: `@queue.schedule(…)` and `task.schedule(…)`.
+
+Declaring one checks it and stores nothing. A worker of the queue adds it when it starts, or updates one that is defined
+otherwise; one that is defined alike keeps its next run, so that deployments lose no tick. None is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from pgjq.errors import UnsupportedError, ValidationError
+from pgjq.options import QUEUE_LENGTH
+from pgjq.schedules.schedule import OWN_VALUES, Declared, Payload, define
+from pgjq.schedules.zone import EPOCH
+from pgjq.serde import serialize_payload
+from pgjq.tasks.call import Call
+from pgjq.tasks.decorator import TaskOptions
+from pgjq.tasks.task import TaskBase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+    from pgjq.schedules.schedule import Missed, Overlap
+
+
+class ScheduleTimes(TypedDict, total=False):
+    """The options of a schedule itself, as those of `create_schedule`."""
+
+    timezone: str
+    start_at: datetime | None
+    end_at: datetime | None
+    missed: Missed
+    overlap: Overlap
+    jitter: float | timedelta
+    starting_deadline: float | timedelta | None
+
+
+class ScheduleOptions(ScheduleTimes, TaskOptions, total=False):
+    """The options of `@queue.schedule`: those of `create_schedule`."""
+
+
+def make_call(queue: Any, target: Any, names: Mapping[str, Any]) -> tuple[Any, Call]:
+    """Return what the decorator returns, and the call that the schedule makes, of a function, a task or a call."""
+    if isinstance(target, Call):
+        return target, target
+    if not isinstance(target, TaskBase):
+        target = queue.define(target, names, {})
+    task = cast("TaskBase[Any, Any]", target)
+    return task, task.call()
+
+
+def declare(queue: Any, call: Call, name: str | None, values: Mapping[str, Any]) -> Declared:
+    """Check a schedule of a call, and return it for the queue's workers."""
+    if not queue.storage.capabilities.definitions:
+        raise UnsupportedError(f"{type(queue.storage).__name__} has no schedules, because it has no definitions")
+    if call.queue != queue.name:
+        raise ValidationError(f"{call!r} cannot be scheduled on queue {queue.name!r}: its task is on another queue")
+    times = {option: value for option, value in values.items() if option in OWN_VALUES}
+    options = _task_options(queue, call) | {o: value for o, value in values.items() if o not in OWN_VALUES}
+    name = name or _name(call)
+    payload = Payload(serialize_payload(queue.payload_serde, call.payload, f"{name}@"), call.payload["task"])
+    declared = Declared(name, queue.name, payload, times | options)
+    define(name, queue.name, payload, EPOCH, declared.values)
+    return declared
+
+
+def _task_options(queue: Any, call: Call) -> dict[str, Any]:
+    """Return the job options of a task: its own, and the queue's. Tasks are retried with backoff by default."""
+    options = {"result_ttl": queue.result_ttl, "max_attempts": queue.max_attempts, "retry_backoff": True}
+    options |= {name: value for name, value in call.options.items() if value is not None}
+    if options.get("retry_limit") is not None:
+        options.pop("max_attempts")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _name(call: Call) -> str:
+    """Return the task's name, with its arguments if there are any: `receipt(7, copy=true)`."""
+    args = [json.dumps(value, default=repr) for value in call.payload["args"]]
+    kwargs = [f"{name}={json.dumps(value, default=repr)}" for name, value in sorted(call.payload["kwargs"].items())]
+    task: str = call.payload["task"]
+    name = f"{task}({', '.join([*args, *kwargs])})" if args or kwargs else task
+    if len(name) > QUEUE_LENGTH:
+        raise ValidationError(f"the arguments are too long for a name of the schedule; pass name=: {name:.80}")
+    return name

@@ -1,0 +1,2 @@
+-- The time by which schedules are planned.
+select pgjq.now() as now

@@ -1,0 +1,95 @@
+"""Schedules that code declares: a worker adds or updates them when it starts."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pgjq
+from tests.schedules.conftest import wait_until
+
+if TYPE_CHECKING:
+    from tests.schedules.conftest import Place
+
+
+def test_a_decorated_function_runs_at_its_times(place: Place) -> None:
+    imports = pgjq.Queue("imports", storage=place.storage, block_timeout=300)
+    ran: list[Any] = []
+    done = threading.Semaphore(0)
+
+    @imports.schedule("0 3 * * *", timezone="Europe/Berlin", priority=7)
+    def nightly() -> None:
+        ran.append("nightly")
+        done.release()
+
+    @imports.task
+    def feed(number: int, *, full: bool = False) -> None:
+        ran.append((number, full))
+        done.release()
+
+    feed.schedule("30 3 * * *", 7, full=True)
+    imports.schedule(every=3600, name="feed 8", overlap="skip")(feed.call(8))
+    assert place.client.get_schedules() == []  # Declaring stores nothing.
+    with imports:
+        wait_until(lambda: len(place.client.get_schedules()) == 3)
+        found = {schedule.name: schedule for schedule in place.client.get_schedules()}
+        assert sorted(found) == ["feed 8", "feed(7, full=true)", "nightly"]
+        assert (found["nightly"].timezone, found["nightly"].options["priority"]) == ("Europe/Berlin", 7)
+        assert found["nightly"].next_run_at == place.at("02:00:00")
+        assert found["nightly"].payload == {"task": "nightly", "args": [], "kwargs": {}}
+        place.advance(3.5 * 3600)
+        for _ in range(3):
+            assert done.acquire(timeout=60)
+    assert sorted(map(str, ran)) == ["(7, True)", "(8, False)", "nightly"]
+
+
+def test_a_restart_keeps_the_next_run_and_a_new_version_changes_it(place: Place) -> None:
+    def start(cron: str, **options: Any) -> None:
+        queue = pgjq.Queue("imports", storage=place.storage, block_timeout=300)
+        queue.schedule(cron, name="s", **options)(queue.task(_nothing))
+        revision = _revision(place)
+        with queue:
+            ticked = queue.schedule  # The worker has looked once the other schedule was ticked.
+            del ticked
+            wait_until(lambda: _revision(place) != revision or same)
+
+    place.client.create_schedule("other", "imports", every=60)
+    same = False
+    start("0 * * * *")
+    place.advance(3599)
+    same = True
+    for _ in range(3):  # Deployments come more often than the tick.
+        start("0 * * * *")
+    assert place.client.get_schedule("s").next_run_at == place.at("01:00:00")
+    same = False
+    start("30 * * * *", missed="skip")
+    changed = place.client.get_schedule("s")
+    assert (changed.cron, changed.missed, changed.next_run_at) == ("30 * * * *", "skip", place.at("01:30:00"))
+    assert [schedule.name for schedule in place.client.get_schedules()] == ["other", "s"]  # None is deleted.
+
+
+def _nothing() -> None:
+    pass
+
+
+def _revision(place: Place) -> int | None:
+    from pgjq.blocking import drive
+
+    found = drive(place.storage.operations("sync").schedules("s"))  # pyright: ignore[reportAttributeAccessIssue]
+    return found[0].revision if found else None
+
+
+def test_wrong_declarations_are_refused_where_they_stand() -> None:
+    queue = pgjq.Queue("imports", storage=pgjq.MemoryStorage())
+    with pytest.raises(pgjq.ValidationError, match="cron"):
+        queue.schedule("61 * * * *")(queue.task(_nothing))
+    with pytest.raises(pgjq.ValidationError, match="number"):
+
+        @queue.schedule("* * * * *")
+        def needs(number: int) -> None: ...
+
+    redis = pgjq.Queue("imports", storage=pgjq.RedisStorage("redis://localhost:1"))
+    with pytest.raises(pgjq.UnsupportedError, match="no schedules"):
+        redis.schedule("* * * * *")(redis.task(_nothing))
