@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from pgjq.tasks.handle import AsyncHandle, Handle
     from pgjq.tasks.task import AsyncTask, Task
     from pgjq.worker.current_job import current_job
+    from pgjq.worker.handler import Done
     from pgjq.worker.job import AsyncJob, Job
     from pgjq.worker.leadership import LeaderElection
 
@@ -77,6 +78,7 @@ __all__ = [
     "Client",
     "Depends",
     "Discard",
+    "Done",
     "EnqueueOptions",
     "EnqueueResult",
     "Event",
@@ -152,6 +154,7 @@ _NAMES = {
     "pgjq.tasks.handle": ("AsyncHandle", "Handle"),
     "pgjq.tasks.task": ("AsyncTask", "Task"),
     "pgjq.worker.current_job": ("current_job",),
+    "pgjq.worker.handler": ("Done",),
     "pgjq.worker.leadership": ("LeaderElection",),
     "pgjq.worker.job": ("AsyncJob", "Job"),
 }

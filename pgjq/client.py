@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast, overload
 
 from pgjq.administration import FIND_LIMIT, AsyncAdministration, job_filter
 from pgjq.blocking import Mode, blocking
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
     from pgjq.declared_options import EnqueueOptions
     from pgjq.event_bus import BusEventName
-    from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
+    from pgjq.job import CancelResult, Event, EventName, QueueStats, State, WorkerInfo
     from pgjq.options import Headers
     from pgjq.storage.base import Storage
+    from pgjq.type_variables import Payload
 
-    AnyJob = NewJob | Call | tuple[str | None, Any]
+    AnyJob = NewJob[Payload] | Call | tuple[str | None, Payload]
 
 
 class Page(list[JobStatus]):
@@ -280,6 +281,10 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
         self._opening.append(feed.opening)
         return feed
 
+    @overload
+    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
+    @overload
+    def on(self, event: EventName, callback: Callable[[Event], Any]) -> None: ...
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Call a callback, or coroutine function, with each event of this name, from any process.
 
@@ -362,6 +367,10 @@ class Client(_Base):
         """
         return EventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
 
+    @overload
+    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
+    @overload
+    def on(self, event: EventName, callback: Callable[[Event], Any]) -> None: ...
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Call a callback on a thread of this client with each event of this name, from any process.
 

@@ -98,7 +98,7 @@ class CallOptions(SharedOptions, total=False):
     ]
     debounce: Annotated[
         Seconds | None,
-        Option(Duration(at_least=1), "singleton_seconds of this length together with singleton_next_slot."),
+        Option(Duration(at_least=1), "Both singleton_seconds of this length and singleton_next_slot."),
     ]
     headers: Annotated[
         Mapping[str, str] | None, Option(TextMap(), "Metadata for middleware and tracing: text by name.")
@@ -115,7 +115,7 @@ class QueueChanges(SharedOptions, total=False):
     """Options of `update_queue`. None removes an option from the definition."""
 
     warning_queue_size: Annotated[
-        int | None, Option(Integer(1, 2**31 - 1), "Emit a warning event when more jobs than this wait.")
+        int | None, Option(Integer(1, 2**31 - 1), "Emit a warning event, once, when more jobs than this wait.")
     ]
 
 
@@ -125,7 +125,9 @@ class QueueOptions(QueueChanges, total=False):
     policy: Annotated[
         Policy, Option(Choice(POLICIES), "How many jobs of a key may be in which state.", default="standard")
     ]
-    partition: Annotated[bool, Option(Boolean(), "Give the queue tables of its own.", default=False)]
+    partition: Annotated[
+        bool, Option(Boolean(), "Give the queue tables of its own: others stay fast, and it is deleted at once.", False)
+    ]
 
 
 def declared(options: type) -> Mapping[str, Option]:

@@ -10,10 +10,11 @@ import hashlib
 import json
 import re
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, cast
 
 from pgjq.convert import plain
 from pgjq.errors import ValidationError
+from pgjq.type_variables import Payload_co, Result_co
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pgjq.schedules.schedule import TickOutcome
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
-EventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled", "warning", "tick"]
+JobEventName = Literal["queued", "processing", "failing", "completed", "failed", "cancelled", "stalled"]
+EventName = Literal[JobEventName, "warning", "tick"]
 LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
@@ -36,11 +38,11 @@ _CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(Generic[Payload_co]):
     """A job to enqueue, with the options of `enqueue`. With `id=None` pgjq generates the id."""
 
     id: str | None
-    payload: Any
+    payload: Payload_co
     backoff_by_default: ClassVar[bool] = False  # Only jobs of tasks are retried with backoff by default.
     _: KW_ONLY
     max_attempts: int | None = None
@@ -65,13 +67,13 @@ class NewJob:
     headers: Mapping[str, str] | None = None
 
 
-class EnqueueResult(NamedTuple):
+class EnqueueResult(NamedTuple, Generic[Result_co]):
     """Result of an enqueue. A duplicate is no error. A tuple, because a batch makes a million."""
 
     status: Literal["queued", "duplicate", "completed"]
     id: str
     existing_state: State | None = None
-    result: Any = None
+    result: Result_co | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class JobSource:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Generic[Result_co]):
     """The state and the record of one job."""
 
     id: str
@@ -110,7 +112,7 @@ class JobStatus:
     created_at: datetime
     attempts: int
     max_attempts: int
-    result: Any = None
+    result: Result_co | None = None
     error: JobError | None = None
     priority: int = 0
     run_at: datetime | None = None

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.blocking import drive
 from pgjq.errors import ValidationError
@@ -156,7 +156,7 @@ def _check_answer(job: NewJob, answer: Any) -> EnqueueResult:
             f"middleware kept job {job.id!r} out and returned {answer!r:.60}: return call_next(new_job), or an"
             " EnqueueResult"
         )
-    return answer
+    return cast("EnqueueResult", answer)
 
 
 def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:

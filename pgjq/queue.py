@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from pgjq.blocking import Mode, blocking
+from pgjq.blocking import Mode, drive
 from pgjq.client import AsyncClient, Client, without_connection
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.event_bus import BusEventName, EventBus
@@ -27,6 +27,7 @@ from pgjq.tasks.decorator import Tasks, callers_names
 from pgjq.tasks.dispatch import Dispatcher
 from pgjq.tasks.schedule import declare, make_call
 from pgjq.tasks.task import AsyncTask, Task, TaskBase
+from pgjq.type_variables import Payload, Result
 from pgjq.worker.event_order import EventOrder
 from pgjq.worker.handler import Consumer, Target, style_of, target_of
 from pgjq.worker.publisher import now
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from pgjq.client import AnyJob
     from pgjq.declared_options import EnqueueOptions
-    from pgjq.job import CancelResult, JobStatus
+    from pgjq.job import CancelResult, JobEventName, JobStatus
     from pgjq.lease import LeasePolicy
     from pgjq.schedules.schedule import Declared
     from pgjq.serde import Serde
@@ -49,13 +50,15 @@ if TYPE_CHECKING:
     from pgjq.tasks.decorator import AsyncTaskDecorator, TaskDecorator, TaskOptions
     from pgjq.tasks.schedule import ScheduleOptions
     from pgjq.worker.event_order import Gate
+    from pgjq.worker.handler import Done
+    from pgjq.worker.job import AsyncJob, Job
 
-Handler = TypeVar("Handler", bound="Callable[..., Any]")
 P = ParamSpec("P")
 R = TypeVar("R")
+Default = TypeVar("Default")
 
 
-class QueueBase:
+class QueueBase(Generic[Payload, Result]):
     """State and helpers that both queues share."""
 
     _mode: ClassVar[Mode]
@@ -67,8 +70,8 @@ class QueueBase:
         name: str = "default",
         *,
         storage: Storage,
-        payload_serde: Serde | None = None,
-        result_serde: Serde | None = None,
+        payload_serde: Serde[Payload] | None = None,
+        result_serde: Serde[Result] | None = None,
         worker_id: str | None = None,
         concurrency: int = 1,
         block_timeout: float | timedelta = 5.0,
@@ -82,8 +85,8 @@ class QueueBase:
     ) -> None:
         self.name = check_queue(name)
         self.storage = storage
-        self.payload_serde: Serde = payload_serde or JsonSerde()
-        self.result_serde: Serde = result_serde or JsonSerde()
+        self.payload_serde: Serde[Payload] = payload_serde or JsonSerde()
+        self.result_serde: Serde[Result] = result_serde or JsonSerde()
         self.worker_id = worker_id or process_name()
         self.concurrency = check_int("concurrency", concurrency, 1, 10_000)
         self.block_timeout = check_seconds("block_timeout", block_timeout, above=0)
@@ -105,7 +108,17 @@ class QueueBase:
         self._client.usual = Settings(result_ttl=self.result_ttl, max_attempts=self.max_attempts)
         self._service: Service | None = None
 
-    def execute(self, handler: Handler) -> Handler:
+    @overload
+    def execute(
+        self, handler: Callable[[AsyncJob[Payload]], Coroutine[Any, Any, Result]]
+    ) -> Callable[[AsyncJob[Payload]], Coroutine[Any, Any, Result]]: ...
+    @overload
+    def execute(self, handler: Callable[[Job[Payload]], Result]) -> Callable[[Job[Payload]], Result]: ...
+    @overload
+    def execute(
+        self, handler: Callable[[Job[Payload], Done[Result]], Any]
+    ) -> Callable[[Job[Payload], Done[Result]], Any]: ...
+    def execute(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         """Register the handler: a function or coroutine function of (job), or a function of (job, done)."""
         style_of(handler)
         if self.handler is not None:
@@ -160,6 +173,10 @@ class QueueBase:
 
         return decorate
 
+    @overload
+    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
+    @overload
+    def on(self, event: JobEventName, callback: Callable[[Event], Any]) -> None: ...
     def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
         """Call a callback with the events of this queue's jobs in this process."""
         self.bus.on(event, callback)
@@ -216,7 +233,7 @@ class QueueBase:
             )
 
 
-class AsyncQueue(QueueBase):
+class AsyncQueue(QueueBase[Payload, Result]):
     """Produce and consume jobs in coroutines."""
 
     _mode = "async"
@@ -259,8 +276,8 @@ class AsyncQueue(QueueBase):
         return self._schedule(cron, name, callers_names(), {"every": every, **options})
 
     async def enqueue(
-        self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
-    ) -> EnqueueResult:
+        self, id: str | None, payload: Payload, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult[Result]:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
         if self._outgoing:
             job = new_job(id, payload, options)
@@ -273,11 +290,13 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
         return result
 
-    async def send(self, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
+    async def send(self, payload: Payload, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
         """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
-    async def enqueue_many(self, jobs: Iterable[AnyJob], *, connection: Any = None) -> list[EnqueueResult]:
+    async def enqueue_many(
+        self, jobs: Iterable[AnyJob[Payload]], *, connection: Any = None
+    ) -> list[EnqueueResult[Result]]:
         """Add jobs in order, all of them or, on an error, none."""
         if not self._outgoing:
             return await self._enqueue_many(jobs, connection)
@@ -286,14 +305,14 @@ class AsyncQueue(QueueBase):
         return [next(results) if isinstance(job, NewJob) else job for job in passed]
 
     async def enqueue_and_wait(
-        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
-    ) -> Any:
+        self, id: str | None, payload: Payload, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
+    ) -> Result:
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         job: AnyJob = new_job(id, payload, without_connection(options)) if options or self._outgoing else (id, payload)
         if self._outgoing:
             (passed,) = await self._through_middleware([job])
             if isinstance(passed, EnqueueResult):
-                return passed.result
+                return cast("Result", passed.result)
             job = passed
         gate = self._order.begin_enqueue()
 
@@ -312,11 +331,15 @@ class AsyncQueue(QueueBase):
         self._tell_cancelled(id, result)
         return result
 
+    @overload
+    async def get_result(self, id: str) -> Result | None: ...
+    @overload
+    async def get_result(self, id: str, default: Default) -> Result | Default: ...
     async def get_result(self, id: str, default: Any = None) -> Any:
         """Return a completed job's result, or `default`."""
         return await AsyncClient.get_result(self._client, self.name, id, default)
 
-    async def get_status(self, id: str) -> JobStatus | None:
+    async def get_status(self, id: str) -> JobStatus[Result] | None:
         """Return the status of a job, or None if there is no such job."""
         return await AsyncClient.get_status(self._client, self.name, id)
 
@@ -354,19 +377,52 @@ class AsyncQueue(QueueBase):
         await self.stop()
 
 
-class Queue(QueueBase, Runnable):
+# Its coroutines run in the sync mode, too, where they never suspend. A checker would lose the type variables of `Queue`
+# in `blocking(AsyncQueue.enqueue)`, so the signatures stand in both classes.
+_ASYNC: Any = AsyncQueue
+
+
+class Queue(QueueBase[Payload, Result], Runnable):
     """Produce and consume jobs in threads. Each method is the one of `AsyncQueue`, and blocks."""
 
     _mode = "sync"
     _task = Task
 
-    enqueue = blocking(AsyncQueue.enqueue)
-    send = blocking(AsyncQueue.send)
-    enqueue_many = blocking(AsyncQueue.enqueue_many)
-    enqueue_and_wait = blocking(AsyncQueue.enqueue_and_wait)
-    cancel = blocking(AsyncQueue.cancel)
-    get_result = blocking(AsyncQueue.get_result)
-    get_status = blocking(AsyncQueue.get_status)
+    def enqueue(
+        self, id: str | None, payload: Payload, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult[Result]:
+        """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
+        return drive(_ASYNC.enqueue(self, id, payload, connection=connection, **options))
+
+    def send(self, payload: Payload, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
+        """Add a job with a generated id, and return that id."""
+        return drive(_ASYNC.send(self, payload, connection=connection, **options))
+
+    def enqueue_many(self, jobs: Iterable[AnyJob[Payload]], *, connection: Any = None) -> list[EnqueueResult[Result]]:
+        """Add jobs in order, all of them or, on an error, none."""
+        return drive(_ASYNC.enqueue_many(self, jobs, connection=connection))
+
+    def enqueue_and_wait(
+        self, id: str | None, payload: Payload, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
+    ) -> Result:
+        """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
+        return drive(_ASYNC.enqueue_and_wait(self, id, payload, timeout=timeout, **options))
+
+    def cancel(self, id: str, *, active: bool = False) -> CancelResult:
+        """Cancel a job; see `AsyncClient.cancel`."""
+        return drive(_ASYNC.cancel(self, id, active=active))
+
+    @overload
+    def get_result(self, id: str) -> Result | None: ...
+    @overload
+    def get_result(self, id: str, default: Default) -> Result | Default: ...
+    def get_result(self, id: str, default: Any = None) -> Any:
+        """Return a completed job's result, or `default`."""
+        return drive(_ASYNC.get_result(self, id, default))
+
+    def get_status(self, id: str) -> JobStatus[Result] | None:
+        """Return the status of a job, or None if there is no such job."""
+        return drive(_ASYNC.get_status(self, id))
 
     _running: OwnLoop | None = None
 
@@ -525,6 +581,7 @@ class Worker(Runnable):
 
 def _new_job(job: Any, made: Iterator[str]) -> NewJob:
     """Return a job as a NewJob with an id, for middleware."""
+    new: NewJob[Any]
     match job:
         case Call():
             new = job.new_job()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
@@ -83,6 +83,12 @@ class Reaper(Runnable):
         """Whether this reaper acts now: while it runs or, with an election, can prove that it leads."""
         return self._running is not None and self._running.is_active
 
+    @overload
+    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
+    @overload
+    def on(self, event: Literal["stalled"], callback: Callable[[Event], Any]) -> None: ...
+    @overload
+    def on(self, event: LeadershipName, callback: Callable[[Event], Any] | Callable[[], Any]) -> None: ...
     def on(self, event: ReaperEvent, callback: Callable[..., Any]) -> None:
         """Call a function with each event of this name, on a thread of this reaper.
 

@@ -9,26 +9,27 @@ into plain data; a serde with a type turns them back into that type.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, overload
 
 from pgjq.convert import check_kind, plain, shaped, typed
 from pgjq.errors import MissingExtraError, ValidationError
 from pgjq.json_codec import read, writer
+from pgjq.type_variables import Value
 
 
-class Serde(Protocol):
+class Serde(Protocol[Value]):
     """Converts values to bytes and back."""
 
-    def serialize(self, value: Any) -> bytes:
+    def serialize(self, value: Value) -> bytes:
         """Return `value` as bytes."""
         ...
 
-    def deserialize(self, data: bytes) -> Any:
+    def deserialize(self, data: bytes) -> Value:
         """Return the value of `data`."""
         ...
 
 
-class JsonSerde:
+class JsonSerde(Generic[Value]):
     """Compact UTF-8 JSON; with a type (`JsonSerde(Order)`), `deserialize` returns that type.
 
     The type may be a dataclass, a pydantic or a msgspec model, or any annotation made of such: `list[Order]`,
@@ -38,25 +39,37 @@ class JsonSerde:
     _write_plain = staticmethod(writer(plain))
     _write_typed = staticmethod(writer(typed))
 
+    @overload
+    def __init__(self: JsonSerde[Any]) -> None: ...
+    @overload
+    def __init__(self, kind: type[Value]) -> None: ...
+    @overload
+    def __init__(self: JsonSerde[Any], kind: Any) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
         self._kind = kind
         self._write = self._write_plain if kind is Any else self._write_typed
 
-    def serialize(self, value: Any) -> bytes:
+    def serialize(self, value: Value) -> bytes:
         """Encode; a value that JSON lacks is a `TypeError` or `ValueError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
         return self._write(value).encode()
 
-    def deserialize(self, data: bytes) -> Any:
+    def deserialize(self, data: bytes) -> Value:
         """Decode."""
         value = read(data.decode())
         return value if self._kind is Any else shaped(self._kind, value)
 
 
-class MsgpackSerde:
+class MsgpackSerde(Generic[Value]):
     """MessagePack (extra `pgjq[msgpack]`); with a type, `deserialize` returns that type."""
 
+    @overload
+    def __init__(self: MsgpackSerde[Any]) -> None: ...
+    @overload
+    def __init__(self, kind: type[Value]) -> None: ...
+    @overload
+    def __init__(self: MsgpackSerde[Any], kind: Any) -> None: ...
     def __init__(self, kind: Any = Any) -> None:
         try:
             msgpack = import_module("msgpack")
@@ -66,13 +79,13 @@ class MsgpackSerde:
         self._pack: Any = msgpack.packb
         self._unpack: Any = msgpack.unpackb
 
-    def serialize(self, value: Any) -> bytes:
+    def serialize(self, value: Value) -> bytes:
         """Encode; a value that MessagePack lacks is a `TypeError`, `ValueError` or `OverflowError`."""
         if self._kind is not Any:
             check_kind(self._kind, value)
         return self._pack(value, default=plain if self._kind is Any else typed)
 
-    def deserialize(self, data: bytes) -> Any:
+    def deserialize(self, data: bytes) -> Value:
         """Decode; map keys may be of any type."""
         value = self._unpack(data, strict_map_key=False)
         return value if self._kind is Any else shaped(self._kind, value)

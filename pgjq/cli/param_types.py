@@ -82,3 +82,4 @@ def _json(text: str) -> Any:
 DURATION: Final = Kind("duration", _duration)
 MOMENT: Final = Kind("time", _moment)
 JSON: Final = Kind("json", _json)
+TEXT_MAP: Final = Kind("json", read_json)

@@ -77,7 +77,8 @@ def _broken(name: str, error: Exception) -> Refusal:
 
 
 def _all_of(module: ModuleType) -> list[Any]:
-    found = [thing for thing in vars(module).values() if isinstance(thing, QueueBase) and thing.consumes]
+    queues: list[QueueBase] = [thing for thing in vars(module).values() if isinstance(thing, QueueBase)]
+    found = [queue for queue in queues if queue.consumes]
     if not found:
         raise Misuse(f"there is no queue with tasks or a handler in module {module.__name__!r}")
     return found

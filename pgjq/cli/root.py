@@ -77,6 +77,10 @@ class Commands(click.Group):
         del ctx
         return list(self.commands)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        return self.commands[cmd_name] if cmd_name in self.commands else None  # An error of the import is not hidden.
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):

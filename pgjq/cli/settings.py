@@ -1,7 +1,7 @@
 """Options of jobs, of queues and of job filters as one table each, named as in Python.
 
-`--retry-delay 5m` is `retry_delay=300.0`. Options not given are not set. pgjq's own checks validate the values; this
-module has only names and help texts.
+`--retry-delay 5m` is `retry_delay=300.0`. Options not given are not set. Those of jobs and queues come from
+`pgjq/declared_options.py`, with their help texts, and pgjq's own checks validate the values.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.param_types import DURATION, MOMENT
+from pgjq.cli.param_types import DURATION, MOMENT, TEXT_MAP
+from pgjq.declared_options import ENQUEUE_OPTIONS, QUEUE_CHANGES, QUEUE_OPTIONS, SHARED_OPTIONS
 from pgjq.job import STATES
-from pgjq.policy import POLICIES
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName, TextMap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pgjq.declared_options import Option
+    from pgjq.option_kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,39 +39,31 @@ class Setting:
         return f"--{dashed}/--no-{dashed}" if self.kind is bool else f"--{dashed}"
 
 
-BOTH: Final = (
-    Setting("retry_limit", int, "Retries after the first run."),
-    Setting("retry_delay", DURATION, "How long to wait before a retry."),
-    Setting("retry_backoff", bool, "Double the delay with every retry."),
-    Setting("retry_delay_max", DURATION, "The longest delay of a backoff."),
-    Setting("heartbeat_seconds", DURATION, "The lease of a run, renewed twice as often."),
-    Setting("expire_in_seconds", DURATION, "The longest that a run may take."),
-    Setting("retention_seconds", DURATION, "How long a job may wait before it is deleted."),
-    Setting("delete_after_seconds", DURATION, "How long the record of an ended job stays; 0 is for ever."),
-    Setting("dead_letter", str, "The queue for jobs that failed for good."),
-)
-JOB: Final = (
-    Setting("priority", int, "A higher one runs first."),
-    Setting("delay", DURATION, "Run it no sooner than in so long."),
-    Setting("run_at", MOMENT, "Run it no sooner than then, as 2026-01-31T09:30:00+01:00."),
-    Setting("singleton_key", str, "The key that the queue's policy counts by."),
-    Setting("max_attempts", int, "Runs at most, the first one included."),
-    Setting("result_ttl", DURATION, "How long its result can be read."),
-    Setting("on_failed", click.Choice(["enqueue", "duplicate"]), "What becomes of an id whose job failed."),
-    Setting("singleton_seconds", DURATION, "At most one job in each slot of so long."),
-    Setting("singleton_next_slot", bool, "What is too many for a slot runs in the next."),
-    Setting("debounce", DURATION, "Both: slots of so long, and the next one for the rest."),
-    *BOTH,
-)
-CHANGEABLE: Final = (
-    Setting("warning_queue_size", int, "Warn when more jobs than that wait."),
-    *BOTH,
-)
-QUEUE: Final = (
-    Setting("policy", click.Choice(list(POLICIES)), "How many jobs of a key may be in which state."),
-    Setting("partition", bool, "Give the queue tables of its own."),
-    *CHANGEABLE,
-)
+# How the command line reads each kind of option.
+_READERS: Final[dict[type, Any]] = {
+    Integer: int,
+    Duration: DURATION,
+    Moment: MOMENT,
+    Boolean: bool,
+    Key: str,
+    QueueName: str,
+    TextMap: TEXT_MAP,
+}
+
+
+def from_declared(options: Mapping[str, Option]) -> tuple[Setting, ...]:
+    """Return declared options as options of the command line; those that jobs inherit come last."""
+    names = sorted(options, key=lambda name: name in SHARED_OPTIONS)
+    return tuple(Setting(name, _reader(options[name].kind), options[name].help) for name in names)
+
+
+def _reader(kind: Kind) -> Any:
+    return click.Choice(kind.words) if isinstance(kind, Choice) else _READERS[type(kind)]
+
+
+JOB: Final = from_declared(ENQUEUE_OPTIONS)
+CHANGEABLE: Final = from_declared(QUEUE_CHANGES)
+QUEUE: Final = from_declared(QUEUE_OPTIONS)
 FILTER: Final = (
     Setting("queue", str, "Jobs of this queue."),
     Setting("state", click.Choice(STATES), "Jobs in this state."),

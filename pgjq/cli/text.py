@@ -7,19 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.convert import plain
+from pgjq.declared_options import QUEUE_OPTIONS
 from pgjq.job import JobError, JobSource, QueueStats
+from pgjq.option_kinds import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNITS: Final = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 DURATIONS: Final = (
-    "retry_delay",
-    "retry_delay_max",
-    "heartbeat_seconds",
-    "expire_in_seconds",
-    "retention_seconds",
-    "delete_after_seconds",
+    *(name for name, option in QUEUE_OPTIONS.items() if isinstance(option.kind, Duration)),
     "oldest_ready_age",
 )
 NOTHING: Final = "-"

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pgjq.lease import LeasePolicy
 from pgjq.options import check_int, check_queue, check_seconds
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pgjq.job import JobEventName
+
 LOOK: Final = 0.5  # Seconds between two checks whether the queue is drained.
 
 
@@ -43,7 +45,7 @@ class Processed:
     cancelled: int = 0
 
 
-OUTCOMES: Final = tuple(field.name for field in fields(Processed))
+OUTCOMES: Final = cast("tuple[JobEventName, ...]", tuple(field.name for field in fields(Processed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def drain(assignment: Assignment) -> dict[str, int]:
             counts[event.name] += 1
 
     for name in OUTCOMES:
-        queue.on(name, count)  # pyright: ignore[reportArgumentType]  (they are names of events)
+        queue.on(name, count)
     queue.execute(assignment.func)
     try:
         with queue:

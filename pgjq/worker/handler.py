@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pgjq.errors import ValidationError
+from pgjq.type_variables import Result_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,6 +61,14 @@ def target_of(handler: Callable[..., Any]) -> Target:
             return Target(lambda job: _call_back(handler, job), is_coroutine=False)
         case style:
             return Target(handler, is_coroutine=style == "coroutine")
+
+
+class Done(Protocol[Result_contra]):
+    """What a handler of the style (job, done) calls once: with an error, or with None and the result."""
+
+    def __call__(self, error: BaseException | None = None, result: Result_contra | None = None) -> None:
+        """End the run."""
+        ...
 
 
 def style_of(handler: Any) -> Style:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from pgjq.blocking import Blocking, drive
 from pgjq.errors import LeaseLostError, PgjqError
 from pgjq.outcome import Completed
 from pgjq.serde import serialize_result
+from pgjq.type_variables import Payload_co
 from pgjq.worker.abort_signal import CANCELLED, LEASE_LOST, AbortSignal
 from pgjq.worker.run import ASK_AGAIN_SECONDS, NO_HEADERS
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from pgjq.worker.run import Run
 
 
-class _Held:
+class _Held(Generic[Payload_co]):
     """A job as its handler sees it, without the methods that differ between the modes."""
 
     __slots__ = ("_ops", "_run", "checkpoint", "payload", "result")
 
-    def __init__(self, run: Run, payload: Any, checkpoint: Any, ops: Operations) -> None:
-        self.payload: Any = payload
+    def __init__(self, run: Run, payload: Payload_co, checkpoint: Any, ops: Operations) -> None:
+        self.payload = payload
         self.checkpoint: Any = checkpoint
         self.result: Any = None
         self._run = run
@@ -138,7 +139,7 @@ class _Held:
         return LeaseLostError(f"the lease of job {self.id!r} is lost: a reaper or another worker has the job")
 
 
-class Job(_Held):
+class Job(_Held[Payload_co]):
     """A job, as a plain function or callback gets it."""
 
     __slots__ = ()
@@ -164,7 +165,7 @@ class Job(_Held):
         return Blocking(self._transact(session_factory))
 
 
-class AsyncJob(_Held):
+class AsyncJob(_Held[Payload_co]):
     """A job, as a coroutine gets it: the same methods, awaited."""
 
     __slots__ = ()
