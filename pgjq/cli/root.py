@@ -79,7 +79,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        return self.commands[cmd_name] if cmd_name in self.commands else None  # An error of the import is not hidden.
+        # Not `get`, which would hide a KeyError of the import.
+        return self.commands[cmd_name] if cmd_name in self.commands else None  # noqa: SIM401
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

@@ -69,8 +69,7 @@ class Engine:
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._deadline = deadline
-        self._worker = worker
-        self._policy = policy
+        self._worker, self._policy = worker, policy
         self._loop = asyncio.get_running_loop()
         self._ops = storage.operations("async")
         self._in_flight = InFlight()

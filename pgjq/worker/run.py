@@ -81,10 +81,9 @@ class Run:
         self.target = consumer.targets.get(claimed.task, consumer.default)
         self.worker = worker
         self.committed = committed
-        self.in_transaction = False
         self.completing = False  # The handler's transaction locks the row and ends the run: nothing to renew.
         self._signal: AbortSignal | None = None
-        self.ended = self.started = self.published = False
+        self.in_transaction = self.ended = self.started = self.published = False
         self.beat = beat
         self.next_beat: float | None = None
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.

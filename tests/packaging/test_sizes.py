@@ -22,15 +22,15 @@ SHARE_WITH_DOCSTRINGS = 0.9
 
 LONG_FILES = {
     "pgjq/client.py",
+    "pgjq/convert.py",
     "pgjq/queue.py",
     "pgjq/storage/base.py",
-    "pgjq/storage/postgres/operations.py",
     "pgjq/storage/redis/operations.py",
 }
 LONG_FUNCTIONS = {
-    "pgjq/administration.py::create_queue",
     "pgjq/cli/worker.py::worker",
     "pgjq/queue.py::__init__",
+    "pgjq/scheduling.py::create_schedule",
 }
 
 

@@ -13,7 +13,7 @@ from pgjq import AsyncJob, Client, Job, LeasePolicy, PostgresStorage, Queue, Ret
 from pgjq.blocking import drive
 from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
-from pgjq.storage.postgres import operations
+from pgjq.storage.postgres import outcomes
 from tests.postgres.conftest import House, execute
 from tests.worker.conftest import Heard
 
@@ -111,7 +111,7 @@ def test_results_that_the_server_would_hang_up_on_are_refused_before(
     postgres: PostgresStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A parameter of a gigabyte costs the connection; that must not look like a server that is unavailable."""
-    monkeypatch.setattr(operations, "LARGEST_PARAMETER", 1000)
+    monkeypatch.setattr(outcomes, "LARGEST_PARAMETER", 1000)
     ops = postgres.operations("sync")
     Client(postgres).enqueue_many("q", [("large", None), ("small", None)])
     large, small = drive(ops.claim(["q"], worker="w", limit=2, policy=LeasePolicy()))

@@ -11,9 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pgjq.job import LIVE, Event
-from pgjq.schedules.schedule import tick_name
-from pgjq.storage.model.changes import Change, QueueChange
+from pgjq.storage.model.changes import NOTHING, Change, QueueChange, ended_by, events_of
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.queue_record import QueueRecord
@@ -22,14 +20,13 @@ from pgjq.storage.model.schedule_table import ScheduleTable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pgjq.job import EventName, State
+    from pgjq.job import Event, EventName, State
     from pgjq.policy import Policy
     from pgjq.storage.base import Lease
     from pgjq.storage.model.record import Record, SlotKey
     from pgjq.storage.model.schedule_table import ScheduleChange
 
 WAITING = ("queued", "failing")
-NOTHING: Mapping[str, Any] = {}
 FILED_BY = {"state", "superseded"}
 
 
@@ -72,25 +69,11 @@ class Jobs:
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of the operation."""
-        for record, _, name, facts, _ in self.changes:
-            if name is not None:
-                fixed: dict[str, Any] = {"attempts": record.attempts, "task": record.task}
-                yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
-        for queue, _, name, facts in self.queue_changes:
-            if name is not None:
-                given: dict[str, Any] = {"id": "", **(facts or NOTHING)}
-                yield Event(name, queue, at=self.now, **given)
-        for name, known, ticks in self.schedule_changes:
-            queue = "" if known is None else known.schedule.queue
-            for tick in ticks:
-                job_id = tick.job_id or f"{name}@{tick_name(tick.tick)}"
-                yield Event("tick", queue, job_id, self.now, reason=tick.outcome)
+        return events_of(self.changes, self.queue_changes, self.schedule_changes, self.now)
 
     def ended(self) -> Iterator[tuple[str, str]]:
         """Iterate over the queues and ids of the jobs that the operation ended or deleted."""
-        for record, values, *_ in self.changes:
-            if values is None or ("state" in values and record.state not in LIVE):
-                yield record.queue, record.id
+        return ended_by(self.changes)
 
     def add(self, record: Record, event: EventName | None = None) -> None:
         """Add a job."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
 from pgjq.storage.model import commands, queues, reads, runs
+from pgjq.storage.model.claim_terms import Claimant
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.result_waiter import ModelResultWaiter
 from pgjq.storage.model.schedules import ModelSchedules
@@ -110,7 +111,7 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
         self, queues: Sequence[str], *, worker: str, limit: int, policy: LeasePolicy, claim_id: int | None = None
     ) -> list[Claimed]:
         """See `Operations`."""
-        claimant = runs.Claimant(worker, claim_id, policy)
+        claimant = Claimant(worker, claim_id, policy)
         return await self._do(partial(runs.claim, queues=queues, claimant=claimant, limit=limit))
 
     async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:

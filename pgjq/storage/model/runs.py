@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from pgjq.job import JobError
 from pgjq.lease import Stall, explain, judge
@@ -13,6 +13,7 @@ from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snooze
 from pgjq.policy import given_back
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, made
+from pgjq.storage.model.claim_terms import Terms
 from pgjq.storage.model.dead_letters import move_to_dead_letter
 from pgjq.storage.model.record import earlier, later
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.job import State
-    from pgjq.lease import Action, LeasePolicy
-    from pgjq.options import JobOptions
+    from pgjq.lease import Action
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
+    from pgjq.storage.model.claim_terms import Claimant
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.record import Record
 
@@ -42,30 +43,6 @@ CLAIMED = (
 ENDED = ("state", "finished_at", "result", "error", "locked_until", "expire_at")
 
 NO_SLOT = JobError("PolicyError", "given back while another job of its key is failing")
-
-
-class Terms(NamedTuple):
-    """The deadlines of a claim made now, from the job's options, else the worker's policy."""
-
-    lease_seconds: float | None
-    locked_until: datetime | None
-    expire_at: datetime | None
-
-    @classmethod
-    def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> Terms:
-        """Compute the terms of a claim."""
-        lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
-        expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds
-        expire_at = later(now, expire)
-        return cls(lease, earlier(later(now, lease), expire_at), expire_at)
-
-
-class Claimant(NamedTuple):
-    """The worker that claims jobs, the claim's id and its lease policy."""
-
-    worker: str
-    claim_id: int | None
-    policy: LeasePolicy
 
 
 def claim(jobs: Jobs, queues: Sequence[str], claimant: Claimant, limit: int) -> list[Claimed]:

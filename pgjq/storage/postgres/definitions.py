@@ -15,20 +15,20 @@ from pgjq.errors import PolicyError, QueueNotFoundError, StorageError, StorageUn
 from pgjq.policy import POLICIES
 from pgjq.storage.base import SizeWarning
 from pgjq.storage.postgres import literals, rows
+from pgjq.storage.postgres.statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pgjq.definition import Definition
     from pgjq.job import QueueInfo
-    from pgjq.storage.postgres.session import Rows
 
 # How long a change of a queue retries to get its locks, and the pause in which other transactions proceed.
 PATIENCE = 20.0
 PAUSE = 0.3
 
 
-class PostgresDefinitions:
+class PostgresDefinitions(Statements):
     """The part of `PostgresOperations` that manages queues."""
 
     async def create_queue(self, name: str, definition: Definition) -> None:
@@ -122,12 +122,6 @@ class PostgresDefinitions:
                         f"queue {params['queue']!r} is being used by a transaction that stays open; try again after it"
                     ) from error
             await self._run_blocking(lambda: time.sleep(PAUSE))
-
-    async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        raise NotImplementedError
-
-    async def _run_blocking(self, call: Callable[[], Any]) -> Any:
-        raise NotImplementedError
 
 
 def _missing_queue(name: str) -> QueueNotFoundError:

@@ -11,6 +11,7 @@ from pgjq.schedules.schedule import Schedule, ScheduleTick
 from pgjq.storage.mailbox import Mailbox
 from pgjq.storage.postgres.enqueue import set_values
 from pgjq.storage.postgres.mailboxes import SCHEDULES, Topic
+from pgjq.storage.postgres.statements import Statements
 from pgjq.storage.schedules import DueSchedules
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pgjq.schedules.plan import Plan
     from pgjq.storage.postgres.listener import Listener
     from pgjq.storage.postgres.mailboxes import Notice
-    from pgjq.storage.postgres.session import Rows
 
 # A sleeping worker is notified of changes. It looks again this often in case the server's clock was set, or the machine
 # was suspended; and seldom while there is nothing to wait for.
@@ -27,7 +27,7 @@ LOOK_AGAIN: Final = 60.0
 LOOK_SELDOM: Final = 600.0
 
 
-class PostgresSchedules:
+class PostgresSchedules(Statements):
     """The part of `PostgresOperations` that keeps schedules."""
 
     _listener: Listener
@@ -77,12 +77,6 @@ class PostgresSchedules:
         topic, box = Topic(SCHEDULES), _Watcher(changed)
         await self._run_blocking(lambda: self._listener.want(topic, box))
         return lambda: self._listener.leave(topic, box)
-
-    async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
-        raise NotImplementedError
-
-    async def _run_blocking(self, call: Callable[[], Any]) -> Any:
-        raise NotImplementedError
 
 
 class _Watcher(Mailbox[Any]):
