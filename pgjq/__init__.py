@@ -32,6 +32,7 @@ from pgjq.migrate import migrate
 
 if TYPE_CHECKING:
     from pgjq.client import AsyncClient, Client, Page
+    from pgjq.declared_options import EnqueueOptions, QueueChanges, QueueOptions
     from pgjq.job import (
         CancelResult,
         EnqueueResult,
@@ -76,6 +77,7 @@ __all__ = [
     "Client",
     "Depends",
     "Discard",
+    "EnqueueOptions",
     "EnqueueResult",
     "Event",
     "FileStorage",
@@ -101,8 +103,10 @@ __all__ = [
     "PolicyError",
     "PostgresStorage",
     "Queue",
+    "QueueChanges",
     "QueueInfo",
     "QueueNotFoundError",
+    "QueueOptions",
     "QueueStats",
     "Reaper",
     "RedisStorage",
@@ -128,6 +132,7 @@ __all__ = [
 # Names that are imported at their first use, by module. Keep in line with the imports for type checkers above.
 _NAMES = {
     "pgjq.client": ("AsyncClient", "Client", "Page"),
+    "pgjq.declared_options": ("EnqueueOptions", "QueueChanges", "QueueOptions"),
     "pgjq.job": (
         *("CancelResult", "EnqueueResult", "Event", "JobError", "JobSource", "JobStatus", "NewJob", "QueueInfo"),
         *("QueueStats", "WorkerInfo", "content_id"),

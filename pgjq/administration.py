@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from pgjq.definition import check_changes, define
 from pgjq.errors import QueueNotFoundError, UnsupportedError, ValidationError
@@ -16,14 +16,22 @@ from pgjq.options import JobFilter, check_datetime, check_int, check_key, check_
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
+    from pgjq.declared_options import QueueChanges, QueueOptions
     from pgjq.job import JobStatus, QueueInfo, State
-    from pgjq.policy import Policy
     from pgjq.storage.base import Definitions, Operations, Storage
 
 BATCH = 1000
 FIND_LIMIT = 10_000
+
+
+class JobCriteria(TypedDict, total=False):
+    """Criteria of `find_jobs` that the commands on many jobs take as well, beside queue and state."""
+
+    created_before: datetime | None
+    created_after: datetime | None
+    singleton_key: str | None
 
 
 class Administration:
@@ -74,50 +82,17 @@ class Administration:
 class AsyncAdministration(Administration):
     """Queue definitions and bulk commands of the async client."""
 
-    async def create_queue(
-        self,
-        name: str,
-        *,
-        policy: Policy = "standard",
-        partition: bool = False,
-        dead_letter: str | None = None,
-        warning_queue_size: int | None = None,
-        retry_limit: int | None = None,
-        retry_delay: float | timedelta | None = None,
-        retry_backoff: bool | None = None,
-        retry_delay_max: float | timedelta | None = None,
-        heartbeat_seconds: float | timedelta | None = None,
-        expire_in_seconds: float | timedelta | None = None,
-        retention_seconds: float | timedelta | None = None,
-        delete_after_seconds: float | timedelta | None = None,
-    ) -> QueueInfo:
+    async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
         """Define a queue and return its effective values; every process may call it at every start.
 
         An existing definition stays unchanged: use `update_queue`. For an option that is not set, the worker's policy
         applies, then the default: 2 retries, no delay, 15 minutes per attempt, 14 days queued, records kept 7 days.
         """
-        options = {
-            "dead_letter": dead_letter,
-            "retry_limit": retry_limit,
-            "retry_delay": retry_delay,
-            "retry_backoff": retry_backoff,
-            "retry_delay_max": retry_delay_max,
-            "heartbeat_seconds": heartbeat_seconds,
-            "expire_in_seconds": expire_in_seconds,
-            "retention_seconds": retention_seconds,
-            "delete_after_seconds": delete_after_seconds,
-        }
-        definition = define(
-            check_queue(name),
-            policy=policy,
-            partition=partition,
-            warning_queue_size=warning_queue_size,
-            options=options,
-        )
+        definition = define(check_queue(name), options)
         await self._definitions().create_queue(name, definition)
         return await self._info(name)
 
-    async def update_queue(self, name: str, **options: Any) -> QueueInfo:
+    async def update_queue(self, name: str, **options: Unpack[QueueChanges]) -> QueueInfo:
         """Change options of a definition for future jobs; None unsets one.
 
         The policy and `partition` cannot change.
@@ -167,7 +142,7 @@ class AsyncAdministration(Administration):
         state: State = "failed",
         progress: Callable[[int], Any] | None = None,
         batch: int = BATCH,
-        **criteria: Any,
+        **criteria: Unpack[JobCriteria],
     ) -> int:
         """Retry all ended jobs that `find_jobs` would find; return the number of jobs queued again.
 
@@ -183,7 +158,7 @@ class AsyncAdministration(Administration):
         state: State | None = None,
         progress: Callable[[int], Any] | None = None,
         batch: int = BATCH,
-        **criteria: Any,
+        **criteria: Unpack[JobCriteria],
     ) -> int:
         """Cancel all jobs that `find_jobs` would find and that have not started; return the count."""
         wanted = job_filter(queue, state=state, **criteria)
@@ -196,7 +171,7 @@ class AsyncAdministration(Administration):
         state: State | None = None,
         progress: Callable[[int], Any] | None = None,
         batch: int = BATCH,
-        **criteria: Any,
+        **criteria: Unpack[JobCriteria],
     ) -> int:
         """Delete all jobs that `find_jobs` would find and that are not running; return the count."""
         return await self._for_each(self._ops.delete, progress, batch, job_filter(queue, state=state, **criteria))

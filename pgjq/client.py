@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 from pgjq.administration import FIND_LIMIT, AsyncAdministration, job_filter
 from pgjq.blocking import Mode, blocking
@@ -17,6 +17,7 @@ from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, Validat
 from pgjq.event_stream import AsyncEventStream, EventCallbacks, EventStream
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob, task_name
+from pgjq.job_settings import new_job, settings
 from pgjq.options import (
     DEFAULT_SETTINGS,
     Settings,
@@ -26,8 +27,6 @@ from pgjq.options import (
     check_int,
     check_queue,
     check_seconds,
-    new_job,
-    settings,
 )
 from pgjq.request_response import JobReference, ResultRequest, join_result, request_result
 from pgjq.scheduling import AsyncScheduling, Scheduling
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.event_bus import BusEventName
     from pgjq.job import CancelResult, QueueStats, State, WorkerInfo
     from pgjq.options import Headers
@@ -146,7 +146,7 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
     _mode = "async"
 
     async def enqueue(
-        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Any
+        self, queue: str, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
     ) -> EnqueueResult:
         """Add a job; if its id is taken, return the existing job's state, and its result if any.
 
@@ -166,7 +166,13 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
         return [self._answered(result) for result in results]
 
     async def enqueue_and_wait(
-        self, queue: str, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self,
+        queue: str,
+        id: str | None,
+        payload: Any,
+        *,
+        timeout: float | timedelta = 30.0,
+        **options: Unpack[EnqueueOptions],
     ) -> Any:
         """Add a job, or join the one with this id, and return its result; a stored result at once.
 
@@ -388,11 +394,12 @@ def _parts(job: AnyJob, usual: Settings, queue: str) -> tuple[str | None, Any, S
             raise ValidationError(f"a job must be a NewJob, a Call or a pair (id, payload), not {job!r:.80}")
 
 
-def without_connection(options: dict[str, Any]) -> dict[str, Any]:
+def without_connection(options: EnqueueOptions) -> EnqueueOptions:
     """Return the options of a call that waits for its job, which cannot have a connection."""
-    if options.get("connection") is not None:
+    given = cast("dict[str, Any]", options)
+    if given.get("connection") is not None:
         raise ValidationError(
             "connection= and waiting exclude each other: the job is not there before that connection commits;"
             " enqueue, commit, and then enqueue_and_wait with the same id"
         )
-    return {name: value for name, value in options.items() if name != "connection"}
+    return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

@@ -37,6 +37,8 @@ from typing import (
     Any,
     Final,
     Literal,
+    NotRequired,
+    Required,
     TypeVar,
     Union,
     cast,
@@ -229,10 +231,18 @@ def _of_typeddict(kind: Any, data: Any, at: str) -> Any:
     if not isinstance(data, dict):
         raise _refusal(kind, data, at)
     given, hints = cast("dict[str, Any]", data), _hints(kind)
-    missing = sorted(kind.__required_keys__ - given.keys())
+    missing = sorted(_required_keys(kind) - given.keys())
     if missing:
         raise ValidationError(f"{at} is no {_name(kind)}: {', '.join(missing)} is missing")
     return {name: shaped(hints.get(name, Any), item, f"{at}[{name!r}]") for name, item in given.items()}
+
+
+@functools.cache
+def _required_keys(kind: Any) -> frozenset[str]:
+    """Return the keys that a TypedDict must have; Python does not find NotRequired in annotations that are text."""
+    marks = {name: get_origin(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+    required = {name for name, mark in marks.items() if mark is Required}
+    return frozenset(required | {name for name in kind.__required_keys__ if marks[name] is not NotRequired})
 
 
 def _of_named_tuple(kind: Any, data: Any, at: str) -> Any:

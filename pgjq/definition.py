@@ -9,48 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pgjq.declared_options import QUEUE_CHANGES, QUEUE_OPTIONS, SHARED_OPTIONS
 from pgjq.errors import ValidationError
 from pgjq.job import QueueInfo
-from pgjq.options import (
-    DELETE_AFTER_SECONDS,
-    MAX_ATTEMPTS,
-    RETENTION_SECONDS,
-    SHORT_MAX,
-    JobOptions,
-    check_bool,
-    check_int,
-    check_queue,
-    check_seconds,
-)
-from pgjq.policy import POLICIES, Policy
+from pgjq.options import JobOptions, check_queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from pgjq.declared_options import Option, QueueChanges, QueueOptions
     from pgjq.job import QueueStats
     from pgjq.options import Settings
+    from pgjq.policy import Policy
 
-# The options of a definition and their defaults.
-DEFAULTS: Final[dict[str, Any]] = {
-    "retry_limit": MAX_ATTEMPTS - 1,
-    "retry_delay": 0.0,
-    "retry_backoff": False,
-    "retry_delay_max": None,
-    "heartbeat_seconds": None,
-    "expire_in_seconds": 900.0,
-    "retention_seconds": RETENTION_SECONDS,
-    "delete_after_seconds": DELETE_AFTER_SECONDS,
-    "dead_letter": None,
-}
-_AT_LEAST: Final = {
-    "retry_delay": 0,
-    "retry_delay_max": 0,
-    "heartbeat_seconds": 10,
-    "expire_in_seconds": 1,
-    "retention_seconds": 1,
-    "delete_after_seconds": 0,
-}
+# The options of a definition that jobs inherit, and their defaults.
+DEFAULTS: Final[dict[str, Any]] = {name: option.default for name, option in SHARED_OPTIONS.items()}
+# Those of the queue itself; of these, the ones that cannot be changed.
+_OWN: Final = tuple(name for name in QUEUE_OPTIONS if name not in SHARED_OPTIONS)
+_FIXED: Final = tuple(name for name in QUEUE_OPTIONS if name not in QUEUE_CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +40,34 @@ class Definition:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def define(
-    name: str, *, policy: Any, partition: Any, warning_queue_size: Any = None, options: Mapping[str, Any]
-) -> Definition:
-    """Check the arguments of `create_queue`; None means not set."""
-    if policy not in POLICIES:
-        raise ValidationError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
-    check_bool("partition", partition)
-    checked = check_changes(name, {"warning_queue_size": warning_queue_size, **options})
-    size = checked.pop("warning_queue_size")
-    return Definition(policy, partition, size, {k: v for k, v in checked.items() if v is not None})
+def define(name: str, options: QueueOptions) -> Definition:
+    """Check the options of `create_queue`; None means not set."""
+    _check_known(options, QUEUE_OPTIONS)
+    checked = {option: _check(name, option, value) for option, value in options.items()}
+    named = {option: checked.pop(option) for option in _OWN if option in checked}
+    return Definition(**named, options={option: value for option, value in checked.items() if value is not None})
 
 
-def check_changes(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def check_changes(name: str, changes: QueueChanges) -> dict[str, Any]:
     """Check the changes of `update_queue`; None unsets an option."""
-    for fixed in ("policy", "partition"):
+    for fixed in _FIXED:
         if fixed in changes:
             raise ValidationError(f"{fixed} cannot be changed; make another queue with it, and let this one run dry")
-    unknown = sorted(set(changes) - set(DEFAULTS) - {"warning_queue_size"})
+    _check_known(changes, QUEUE_CHANGES)
+    return {option: _check(name, option, value) for option, value in changes.items()}
+
+
+def _check_known(given: Mapping[str, Any], known: Mapping[str, Option]) -> None:
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        known = ", ".join([*DEFAULTS, "warning_queue_size"])
-        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {known}")
-    return {option: None if value is None else _check(name, option, value) for option, value in changes.items()}
+        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}")
 
 
 def _check(name: str, option: str, value: Any) -> Any:
-    match option:
-        case "warning_queue_size":
-            return check_int(option, value, 1, 2**31 - 1)
-        case "retry_limit":
-            return check_int(option, value, 0, SHORT_MAX - 1)
-        case "retry_backoff":
-            return check_bool(option, value)
-        case "dead_letter":
-            return check_dead_letter(name, value)
-        case _:
-            return check_seconds(option, value, at_least=_AT_LEAST[option])
+    if value is None and option not in _FIXED:
+        return None
+    checked = QUEUE_OPTIONS[option].kind.check(option, value)
+    return check_dead_letter(name, checked) if option == "dead_letter" else checked
 
 
 def check_dead_letter(queue: str, dead_letter: Any) -> str:
@@ -113,7 +82,7 @@ def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
     if not inherited and not settings.backoff_by_default:
         return settings
     limit = inherited.get("retry_limit")
-    defaults = {"retry_backoff": True} if settings.backoff_by_default else {}
+    defaults: dict[str, Any] = {"retry_backoff": True} if settings.backoff_by_default else {}
     options = {name: value for name, value in inherited.items() if name != "retry_limit"}
     return replace(
         settings,

@@ -26,6 +26,7 @@ from pgjq.errors import ValidationError
 from pgjq.job import EnqueueResult
 from pgjq.worker.bridge import Bridge
 from pgjq.worker.current_job import set_current_job
+from pgjq.worker.run import as_async, as_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -65,7 +66,7 @@ class RunChain:
     def _wrap(self, run: Callable[..., Any], inner: Target) -> Target:
         match inspect.iscoroutinefunction(run), inner.is_coroutine:
             case (True, True) | (False, False):
-                return replace(inner, call=lambda job: run(job, inner.call))
+                return replace(inner, call=partial(_go_on_with, run, inner.call))
             case False, True:
                 return replace(inner, call=partial(self._plain_around_coroutine, run, inner.call), is_coroutine=False)
             case _:
@@ -73,7 +74,7 @@ class RunChain:
 
     def _plain_around_coroutine(self, run: Callable[..., Any], inner: Callable[[Any], Any], job: Any) -> Any:
         def call_next(job: Any) -> Any:
-            return Bridge(self._loop, job.signal).run(_await(inner, job.in_async_mode(self._storage)))
+            return Bridge(self._loop, job.signal).run(_await(inner, as_async(job, self._storage)))
 
         return run(job, call_next)
 
@@ -81,10 +82,13 @@ class RunChain:
         bridge = Bridge(self._loop, job.signal)
 
         async def call_next(job: Any) -> Any:
-            return await bridge.call(partial(_call, inner), job.in_sync_mode(self._storage))
+            return await bridge.call(partial(_call, inner), as_sync(job, self._storage))
 
-        async_job = job.in_async_mode(self._storage)
-        return bridge.run(_await(lambda job: run(job, call_next), async_job))
+        return bridge.run(_await(partial(_go_on_with, run, call_next), as_async(job, self._storage)))
+
+
+def _go_on_with(run: Callable[..., Any], call_next: Callable[[Any], Any], job: Any) -> Any:
+    return run(job, call_next)
 
 
 async def _await(function: Callable[[Any], Coroutine[Any, Any, Any]], job: Any) -> Any:
@@ -126,15 +130,24 @@ class EnqueueChain:
         if inspect.iscoroutinefunction(enqueue):
             answer = await enqueue(job, partial(self._go_on, place + 1, passed))
         elif place >= self._async_from:
-            answer = enqueue(job, lambda job: drive(self._go_on(place + 1, passed, job)))
+            answer = enqueue(job, partial(_drive, partial(self._go_on, place + 1, passed)))
         else:  # A plain function cannot wait for a coroutine: what follows is called after it.
-            answer = enqueue(job, lambda job: passed.append(job) or EnqueueResult("queued", job.id or ""))
+            answer = enqueue(job, partial(_keep, passed))
             passed = [await self._pass(each, place + 1) for each in passed if not isinstance(each, EnqueueResult)]
         return passed[-1] if passed else _check_answer(job, answer)
 
     async def _go_on(self, place: int, passed: list[NewJob | EnqueueResult], job: NewJob) -> EnqueueResult:
         passed.append(following := await self._pass(job, place))
         return following if isinstance(following, EnqueueResult) else EnqueueResult("queued", following.id or "")
+
+
+def _drive(following: Callable[[NewJob], Coroutine[Any, Any, EnqueueResult]], job: NewJob) -> EnqueueResult:
+    return drive(following(job))
+
+
+def _keep(passed: list[NewJob | EnqueueResult], job: NewJob) -> EnqueueResult:
+    passed.append(job)
+    return EnqueueResult("queued", job.id or "")
 
 
 def _check_answer(job: NewJob, answer: Any) -> EnqueueResult:

@@ -1,4 +1,6 @@
-"""Checks of arguments, before anything is written.
+"""Checks of arguments, before anything is written, and the values that they become.
+
+`pgjq/declared_options.py` has the options, and `pgjq/job_settings.py` resolves them into `Settings`.
 
 Every public method converts its arguments to these values first, so that a bad one raises `ValidationError` and never
 aborts a transaction in the caller's database. Durations are seconds or `timedelta`s and become `float` seconds. The
@@ -15,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from pgjq.errors import ValidationError
-from pgjq.job import STATES, TASK_LENGTH, NewJob, State, is_task_name
+from pgjq.job import STATES, TASK_LENGTH, State, is_task_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,7 @@ RETENTION_SECONDS: Final = 14 * 86400.0
 DELETE_AFTER_SECONDS: Final = 7 * 86400.0
 
 OnFailed = Literal["enqueue", "duplicate"]
+ON_FAILED: Final[tuple[OnFailed, ...]] = get_args(OnFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,83 +191,6 @@ def check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValidationError(f"{name} must be True or False, not {value!r}")
     return value
-
-
-def new_job(job_id: str | None, payload: Any, options: Mapping[str, Any]) -> NewJob:
-    """Build a NewJob; the ValidationError for an unknown option lists the known ones."""
-    try:
-        return NewJob(job_id, payload, **options)
-    except TypeError as error:
-        known = [f.name for f in fields(NewJob)][2:]
-        unknown = sorted(set(options) - set(known))
-        raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
-
-
-def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
-    """Check and resolve a job's options; those not set come from `usual`."""
-    if job.run_at is not None and job.delay is not None:
-        raise ValidationError("pass run_at or delay, not both")
-    if job.on_failed not in get_args(OnFailed):
-        raise ValidationError(f'on_failed must be "enqueue" or "duplicate", not {job.on_failed!r}')
-    return Settings(
-        result_ttl=usual.result_ttl if job.result_ttl is None else check_seconds("result_ttl", job.result_ttl, above=0),
-        max_attempts=_max_attempts(job, usual),
-        priority=check_int("priority", job.priority, -SHORT_MAX),
-        run_at=None if job.run_at is None else check_datetime("run_at", job.run_at),
-        delay=0.0 if job.delay is None else check_seconds("delay", job.delay, at_least=0),
-        singleton_key=None if job.singleton_key is None else check_key(job.singleton_key),
-        on_failed=job.on_failed,
-        options=_job_options(job),
-        singleton_seconds=_slot_length(job),
-        singleton_next_slot=job.debounce is not None or job.singleton_next_slot,
-        backoff_by_default=job.backoff_by_default,
-    )
-
-
-def _slot_length(job: NewJob) -> float | None:
-    """Read `singleton_seconds`, or `debounce`, which also delays an excess job to the next slot."""
-    check_bool("singleton_next_slot", job.singleton_next_slot)
-    if job.debounce is not None:
-        if job.singleton_seconds is not None:
-            raise ValidationError("pass debounce or singleton_seconds, not both")
-        return check_seconds("debounce", job.debounce, at_least=1)
-    if job.singleton_seconds is None:
-        if job.singleton_next_slot:
-            raise ValidationError("singleton_next_slot needs singleton_seconds: how long a slot is")
-        return None
-    return check_seconds("singleton_seconds", job.singleton_seconds, at_least=1)
-
-
-def _max_attempts(job: NewJob, usual: Settings) -> int | None:
-    attempts = None if job.max_attempts is None else check_int("max_attempts", job.max_attempts, 1)
-    if job.retry_limit is None:
-        return usual.max_attempts if attempts is None else attempts
-    limit = check_int("retry_limit", job.retry_limit, 0, SHORT_MAX - 1)
-    if attempts is not None and attempts != limit + 1:
-        raise ValidationError(
-            f"max_attempts={attempts} and retry_limit={limit} disagree: max_attempts is retry_limit + 1"
-        )
-    return limit + 1
-
-
-def _job_options(job: NewJob) -> JobOptions:
-    def optional(name: str, at_least: float) -> float | None:
-        value = getattr(job, name)
-        return None if value is None else check_seconds(name, value, at_least=at_least)
-
-    if job.retry_backoff is not None:
-        check_bool("retry_backoff", job.retry_backoff)
-    options = JobOptions(
-        retry_delay=optional("retry_delay", 0),
-        retry_backoff=job.retry_backoff,
-        retry_delay_max=optional("retry_delay_max", 0),
-        expire_in_seconds=optional("expire_in_seconds", 1),
-        heartbeat_seconds=optional("heartbeat_seconds", 10),
-        retention_seconds=optional("retention_seconds", 1),
-        delete_after_seconds=optional("delete_after_seconds", 0),
-        dead_letter=None if job.dead_letter is None else check_queue(job.dead_letter),
-    )
-    return NO_OPTIONS if options == NO_OPTIONS else options
 
 
 def check_task(name: Any) -> str:

@@ -8,6 +8,7 @@ slots.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pgjq.blocking import Mode, blocking
@@ -16,9 +17,10 @@ from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.event_bus import BusEventName, EventBus
 from pgjq.ids import make_ids, process_name
 from pgjq.job import EnqueueResult, Event, NewJob
+from pgjq.job_settings import new_job
 from pgjq.lease import visible_for
 from pgjq.middleware import EnqueueChain, RunChain, check_middleware
-from pgjq.options import Settings, check_int, check_queue, check_seconds, new_job
+from pgjq.options import Settings, check_int, check_queue, check_seconds
 from pgjq.serde import JsonSerde
 from pgjq.tasks.call import Call
 from pgjq.tasks.decorator import Tasks, callers_names
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from pgjq.client import AnyJob
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.job import CancelResult, JobStatus
     from pgjq.lease import LeasePolicy
     from pgjq.schedules.schedule import Declared
@@ -133,7 +136,7 @@ class QueueBase:
     def _define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Make a task, or without a function return what makes one."""
         if function is None:
-            return lambda function: self.define(function, names, options)
+            return partial(self.define, names=names, options=options)
         return self.define(function, names, options)
 
     def define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> TaskBase[Any, Any]:
@@ -167,7 +170,7 @@ class QueueBase:
             return None
         chain = RunChain((*middleware, *self.middleware), self.storage)
         targets: Mapping[str | None, Target] = {}
-        if self._tasks:
+        if self._tasks or self.handler is None:
             dispatcher = Dispatcher(self, chain.around)
             default, targets = dispatcher.unknown(), dispatcher.targets()
         else:
@@ -255,7 +258,9 @@ class AsyncQueue(QueueBase):
         """Run a function without arguments at times; see `Queue.schedule`."""
         return self._schedule(cron, name, callers_names(), {"every": every, **options})
 
-    async def enqueue(self, id: str | None, payload: Any, *, connection: Any = None, **options: Any) -> EnqueueResult:
+    async def enqueue(
+        self, id: str | None, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> EnqueueResult:
         """Add a job, unless its id is taken; see `AsyncClient.enqueue`."""
         if self._outgoing:
             job = new_job(id, payload, options)
@@ -268,7 +273,7 @@ class AsyncQueue(QueueBase):
             self._order.end_enqueue(gate)
         return result
 
-    async def send(self, payload: Any, *, connection: Any = None, **options: Any) -> str:
+    async def send(self, payload: Any, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> str:
         """Add a job with a generated id, and return that id."""
         return (await AsyncQueue.enqueue(self, None, payload, connection=connection, **options)).id
 
@@ -281,14 +286,15 @@ class AsyncQueue(QueueBase):
         return [next(results) if isinstance(job, NewJob) else job for job in passed]
 
     async def enqueue_and_wait(
-        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Any
+        self, id: str | None, payload: Any, *, timeout: float | timedelta = 30.0, **options: Unpack[EnqueueOptions]
     ) -> Any:
         """Add or join a job and return its result; see `AsyncClient.enqueue_and_wait`."""
         job: AnyJob = new_job(id, payload, without_connection(options)) if options or self._outgoing else (id, payload)
         if self._outgoing:
-            (job,) = await self._through_middleware([job])
-            if isinstance(job, EnqueueResult):
-                return job.result
+            (passed,) = await self._through_middleware([job])
+            if isinstance(passed, EnqueueResult):
+                return passed.result
+            job = passed
         gate = self._order.begin_enqueue()
 
         def told(result: EnqueueResult) -> None:

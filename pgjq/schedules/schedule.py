@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast, get_args
 
 from pgjq.errors import ValidationError
+from pgjq.job_settings import new_job, settings
 from pgjq.options import (
     DEFAULT_SETTINGS,
     QUEUE_LENGTH,
@@ -19,8 +20,6 @@ from pgjq.options import (
     check_headers,
     check_queue,
     check_seconds,
-    new_job,
-    settings,
 )
 from pgjq.schedules.cron import parse
 from pgjq.schedules.times import BoundedTimes, CronTimes, IntervalTimes, Times
@@ -29,6 +28,7 @@ from pgjq.schedules.zone import find_zone
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.options import Headers
 
 Missed = Literal["skip", "once", "all"]
@@ -77,7 +77,11 @@ class Schedule:
     @property
     def settings(self) -> Settings:
         """The resolved options of its jobs."""
-        return settings(new_job(None, None, self.options)) if self.options else DEFAULT_SETTINGS
+        return (
+            settings(new_job(None, None, cast("EnqueueOptions", dict(self.options))))
+            if self.options
+            else DEFAULT_SETTINGS
+        )
 
     @property
     def headers(self) -> Headers | None:
@@ -230,7 +234,8 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             options[name] = value.total_seconds() if isinstance(value, timedelta) else value
     if options:
-        job = new_job(None, None, {name: value for name, value in options.items() if value is not None})
+        given = {name: value for name, value in options.items() if value is not None}
+        job = new_job(None, None, cast("EnqueueOptions", given))
         settings(job)
         if job.headers is not None:
             options["headers"] = check_headers(job.headers)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
+from pgjq.declared_options import CallOptions
 from pgjq.errors import ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from pgjq.tasks.task import AsyncTask, Task, TaskBase
 
@@ -17,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskOptions(TypedDict, total=False):
+class TaskOptions(CallOptions, total=False):
     """The options of `task()`: those of `enqueue`, and what makes ids, keys and retries."""
 
     id: str | Callable[..., str | None] | None
@@ -25,25 +26,6 @@ class TaskOptions(TypedDict, total=False):
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     discard_on: type[BaseException] | Sequence[type[BaseException]] | None
     backoff: Callable[[Any, int], float | timedelta | None] | None
-    max_attempts: int | None
-    result_ttl: float | timedelta | None
-    priority: int
-    run_at: datetime | None
-    delay: float | timedelta | None
-    on_failed: Literal["enqueue", "duplicate"]
-    retry_limit: int | None
-    retry_delay: float | timedelta | None
-    retry_backoff: bool | None
-    retry_delay_max: float | timedelta | None
-    expire_in_seconds: float | timedelta | None
-    heartbeat_seconds: float | timedelta | None
-    retention_seconds: float | timedelta | None
-    delete_after_seconds: float | timedelta | None
-    dead_letter: str | None
-    singleton_seconds: float | timedelta | None
-    singleton_next_slot: bool
-    debounce: float | timedelta | None
-    headers: Mapping[str, str] | None
 
 
 class UsingOptions(TaskOptions, total=False):

@@ -128,7 +128,7 @@ async def _wait(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _version(job: AnyJob) -> int:
-    payload: Any = job.payload
+    payload = cast("dict[str, Any]", job.payload)
     version: Any = payload.get("version", 1) if type(payload) is dict else None
     if type(version) is not int:
         raise UnfitError from ValidationError(

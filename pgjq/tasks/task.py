@@ -6,11 +6,12 @@ import functools
 import inspect
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from pgjq.errors import ValidationError
 from pgjq.job import NewJob
-from pgjq.options import check_headers, check_int, check_task, new_job, settings
+from pgjq.job_settings import new_job, settings
+from pgjq.options import check_headers, check_int, check_task
 from pgjq.tasks.arguments import Arguments
 from pgjq.tasks.call import Call, TaskJob
 from pgjq.tasks.depends import check_dependencies
@@ -22,6 +23,7 @@ from pgjq.worker.handler import is_coroutine_function
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pgjq.declared_options import EnqueueOptions
     from pgjq.options import Headers, Settings
     from pgjq.queue import AsyncQueue, Queue
     from pgjq.tasks.decorator import UsingOptions
@@ -127,7 +129,7 @@ class TaskBase(Generic[P, C]):
         """Keep the options that are a job's own; an unknown one is a ValidationError."""
         others = (*RULES, *TEMPLATES, "connection")
         self._own = {name: value for name, value in self.options.items() if name not in others}
-        new_job(None, None, self._own)
+        new_job(None, None, cast("EnqueueOptions", self._own))
         return self._own
 
     def __repr__(self) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgjq.blocking import Mode, drive
 from pgjq.job import JobError, JobStatus, NewJob
+from pgjq.job_settings import settings
 from pgjq.lease import LeasePolicy
-from pgjq.options import Submission, settings
+from pgjq.options import Submission
 from pgjq.outcome import Completed, Failed
 from pgjq.storage.base import Claimed, Operations, Settlement, Storage
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
@@ -19,6 +19,7 @@ from pgjq.testing.policies import definitions
 from pgjq.testing.waiting import PATIENCE, result_waiter
 
 if TYPE_CHECKING:
+    from pgjq.declared_options import QueueOptions
     from pgjq.job import JobStatus, QueueInfo
 
 DAY = 86400
@@ -28,10 +29,8 @@ DAY = 86400
 class Defining(Cases):
     """Queues, options that jobs inherit, dead letters, time slots."""
 
-    async def create(self, bench: Bench, name: str = QUEUE, **given: Any) -> None:
-        fixed = {"policy": given.pop("policy", "standard"), "partition": given.pop("partition", False)}
-        size = given.pop("warning_queue_size", None)
-        await definitions(bench).create_queue(name, define(name, **fixed, warning_queue_size=size, options=given))
+    async def create(self, bench: Bench, name: str = QUEUE, **given: Unpack[QueueOptions]) -> None:
+        await definitions(bench).create_queue(name, define(name, given))
 
     async def info(self, bench: Bench, name: str = QUEUE) -> QueueInfo:
         (info,) = await definitions(bench).queues(name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import pytest
 
 from pgjq.definition import define
 from pgjq.errors import PolicyError
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Completed, Failed, Failing, Released
 from pgjq.policy import POLICIES, Policy, place
 from pgjq.storage.base import Definitions, Settlement
@@ -19,6 +20,7 @@ from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case
 
 if TYPE_CHECKING:
+    from pgjq.declared_options import QueueChanges, QueueOptions
     from pgjq.storage.base import Claimed
 
 SERIAL: list[Policy] = ["singleton", "stately", "key_strict_fifo"]
@@ -33,9 +35,11 @@ class Policies(Cases):
     def partition(self, request: pytest.FixtureRequest) -> bool:
         return request.param
 
-    async def define(self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **options: Any) -> None:
-        definition = define(name, policy=policy, partition=partition, options=options)
-        await definitions(bench).create_queue(name, definition)
+    async def define(
+        self, bench: Bench, policy: Policy, partition: bool, name: str = QUEUE, **changes: Unpack[QueueChanges]
+    ) -> None:
+        options: QueueOptions = {"policy": policy, "partition": partition, **changes}
+        await definitions(bench).create_queue(name, define(name, options))
 
     async def ids(self, bench: Bench, limit: int = 10) -> list[str]:
         return [job.lease.id for job in await bench.claim(limit)]

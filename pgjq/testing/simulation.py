@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq.blocking import drive
 from pgjq.job import LIVE, JobError, NewJob
+from pgjq.job_settings import settings
 from pgjq.lease import LeasePolicy, judge
-from pgjq.options import JobFilter, Submission, settings
+from pgjq.options import JobFilter, Submission
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage

@@ -8,7 +8,8 @@ import pytest
 
 from pgjq.errors import StorageError
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released
 from pgjq.testing.bench import BOOM, QUEUE, Bench
 from pgjq.testing.cases import Cases, case

@@ -250,18 +250,6 @@ class _Held:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
 
-    def in_sync_mode(self, storage: Storage) -> Job:
-        """Return this job as a plain function gets it."""
-        if isinstance(self, Job):
-            return self
-        return Job(self._run, self.payload, self.checkpoint, storage.operations("sync"))
-
-    def in_async_mode(self, storage: Storage) -> AsyncJob:
-        """Return this job as a coroutine on the worker's loop gets it."""
-        if isinstance(self, AsyncJob):
-            return self
-        return AsyncJob(self._run, self.payload, self.checkpoint, storage.operations("async"))
-
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
 
@@ -361,3 +349,21 @@ class AsyncJob(_Held):
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
         """Open a transaction, as `Job.transaction` does, for `async with`."""
         return self._transact(session_factory)
+
+
+# Both read the run of a job in the other mode, which is private to this module.
+# pyright: reportPrivateUsage=false
+
+
+def as_sync(job: Job | AsyncJob, storage: Storage) -> Job:
+    """Return a job as a plain function gets it."""
+    if isinstance(job, Job):
+        return job
+    return Job(job._run, job.payload, job.checkpoint, storage.operations("sync"))  # noqa: SLF001
+
+
+def as_async(job: Job | AsyncJob, storage: Storage) -> AsyncJob:
+    """Return a job as a coroutine on the worker's loop gets it."""
+    if isinstance(job, AsyncJob):
+        return job
+    return AsyncJob(job._run, job.payload, job.checkpoint, storage.operations("async"))  # noqa: SLF001

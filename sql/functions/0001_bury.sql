@@ -28,7 +28,7 @@ begin
                 'singleton_key', coalesce(d.singleton_key, case when (t.id & 7) = 5 then b.id end),
                 'options', nullif(
                     b.options - '{dead_letter,expire_in_seconds,heartbeat_seconds}'::text[], '{}'
-                )
+                ), 'task', b.task, 'headers', b.headers
             )) || jsonb_build_object('source', jsonb_build_object(
                 'queue', q.name, 'id', b.id, 'attempts', d.attempts, 'error', d.error
             )) as settings
@@ -77,7 +77,7 @@ begin
                 'singleton_key', j.singleton_key,
                 'options', nullif(
                     b.options - '{dead_letter,expire_in_seconds,heartbeat_seconds}'::text[], '{}'
-                )
+                ), 'task', b.task, 'headers', b.headers
             )) as settings
         from pgjq.job as j
         inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id

@@ -47,7 +47,8 @@ create function pgjq.claim(
 ) returns table (
     queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
     attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
-    expire_seconds double precision, checkpoint bytea, options jsonb, published bigint
+    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb,
+    published bigint
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -129,7 +130,7 @@ begin
             returning
                 j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
                 j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision as expire_seconds,
-                b.options
+                b.options, b.task, b.headers
         )
         select
             wanted, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts, p.created_at,
@@ -139,9 +140,10 @@ begin
                 select progress.checkpoint from pgjq.progress
                 where progress.seq = p.seq and progress.queue_id = p.queue_id
             ) end,
-            p.options,
+            p.options, p.task, p.headers,
             case when has_subscribers then (
-                select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts))) from claimed as e
+                select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts, task => e.task)))
+                from claimed as e
             ) end
         from claimed as p;
         get diagnostics taken = row_count;
@@ -160,7 +162,7 @@ $$;
 create function pgjq.find_claimed(claim_id bigint) returns table (
     queue text, queue_id integer, seq bigint, lease_number integer, rank smallint, id text, payload bytea,
     attempts smallint, max_attempts smallint, created_at timestamptz, lease_seconds real,
-    expire_seconds double precision, checkpoint bytea, options jsonb
+    expire_seconds double precision, checkpoint bytea, options jsonb, task text, headers jsonb
 )
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -172,7 +174,8 @@ set enable_mergejoin = off
 as $$
     select
         q.name, j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
-        j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options
+        j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision, p.checkpoint, b.options,
+        b.task, b.headers
     from pgjq.job as j
     inner join pgjq.body as b on b.seq = j.seq and b.queue_id = j.queue_id
     inner join pgjq.queue as q on q.id = j.queue_id

@@ -102,6 +102,20 @@ return jsonb_typeof(options) = 'object' and not options @? '$.keyvalue() ? (!(
     || @.key == "dead_letter" && @.value.type() == "string"
 ))';
 
+-- Whether headers of a job are within the bounds of `pgjq/options.py`: texts by name, 64 of them and 8 KiB at most.
+create function pgjq.are_valid_headers(headers jsonb) returns boolean
+language sql immutable
+return jsonb_typeof(headers) = 'object' and not headers @? '$.keyvalue() ? (@.value.type() != "string" || @.key == "")'
+and (
+    select count(*) <= 64 and coalesce(sum(octet_length(h.key) + octet_length(h.value)), 0) <= 8192
+    from jsonb_each_text(case when jsonb_typeof(headers) = 'object' then headers else '{}' end) as h
+);
+
+-- Return the name of a task if it may be one, else null: `pgjq.job.is_task_name` in SQL.
+create function pgjq.valid_task_name(name text) returns text
+language sql immutable
+return case when length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]' then name end;
+
 -- Whether a job's id and settings are within the bounds of `pgjq/options.py`. Claims, reapers and pruning compute with
 -- the times of every job: one invalid time would fail them all.
 --
@@ -123,6 +137,10 @@ return length(id) between 1 and 512 and (
         and coalesce(length(settings ->> 'singleton_key') between 1 and 512, true)
         and coalesce(
             jsonb_typeof(settings -> 'options') = 'null' or pgjq.are_valid_options(settings -> 'options'), true
+        )
+        and coalesce(pgjq.valid_task_name(settings ->> 'task') is not null or settings ->> 'task' is null, true)
+        and coalesce(
+            jsonb_typeof(settings -> 'headers') = 'null' or pgjq.are_valid_headers(settings -> 'headers'), true
         )
     )
 );
@@ -359,9 +377,10 @@ $$;
 -- Add a batch of jobs; return those that were not added, and why. Position counts from 1.
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
--- max_attempts, singleton_key, on_failed, awaited, and under `options` the job's own options. `seqs` are numbers drawn
--- before, if one call needs several batches; else they are drawn here, in the order of the arrays. A job inherits here
--- the options of the queue's definition that it does not set, and keeps them.
+-- max_attempts, singleton_key, on_failed, awaited, task, headers, and under `options` the job's own options. `seqs` are
+-- numbers drawn before, if one call needs several batches; else they are drawn here, in the order of the arrays. A job
+-- inherits here the options of the queue's definition that it does not set, and keeps them; with `backoff`, it is
+-- retried with backoff if neither sets that.
 --
 -- Rows are inserted in the order of their ids. Two callers with ids in common therefore wait for each other in the same
 -- order and cannot deadlock; unsorted, half of such calls failed. The insert waits for a transaction in flight that
@@ -383,6 +402,7 @@ declare
         seqs, array(select nextval('pgjq.job_seq') from generate_series(1, cardinality(ids)))
     );
     added text[];
+    tasks text[];
     taken record;
 begin
     if (here & 7) = 5 or common -> 'options' ? 'dead_letter' or own is not null then
@@ -414,15 +434,19 @@ begin
     ),
 
     new as (
-        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source)
+        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source, task, headers)
         select
             g.seq, at, here, g.id, g.payload,
-            case when inherited is null then g.s -> 'options'
-                else nullif((inherited - 'retry_limit') || coalesce(nullif(g.s -> 'options', 'null'), '{}'), '{}') end,
-            g.s -> 'source'
+            case
+                when g.s ->> 'backoff' = 'true' then '{"retry_backoff": true}' || coalesce(inherited - 'retry_limit', '{}')
+                    || coalesce(nullif(g.s -> 'options', 'null'), '{}')
+                when inherited is null then g.s -> 'options'
+                else nullif((inherited - 'retry_limit') || coalesce(nullif(g.s -> 'options', 'null'), '{}'), '{}')
+            end,
+            g.s -> 'source', g.s ->> 'task', nullif(g.s -> 'headers', 'null')
         from given as g order by g.id, g.n
         on conflict (queue_id, id) where not superseded do nothing
-        returning seq, id
+        returning seq, id, task
     ),
 
     born as (
@@ -449,12 +473,13 @@ begin
         ) as due
     )
 
-    select array_agg(new.id) into added from new;
+    select array_agg(new.id), array_agg(new.task) into added, tasks from new;
 
     if cardinality(added) > 0 then
         perform pgjq.wake(queue);
         if pgjq.has_subscribers() then
-            perform pgjq.publish(array_agg(pgjq.event('queued', queue, a.id, 0))) from unnest(added) as a (id);
+            perform pgjq.publish(array_agg(pgjq.event('queued', queue, a.id, 0, task => a.task)))
+            from unnest(added, tasks) as a (id, task);
         end if;
     end if;
     if cardinality(added) = cardinality(ids) then
@@ -614,11 +639,15 @@ begin
     if here is null then
         here := pgjq.get_or_create_queue(queue);
     end if;
-    insert into pgjq.body (seq, created_at, queue_id, id, payload, options)
+    if settings ->> 'backoff' = 'true' then
+        inherited := '{"retry_backoff": true}' || coalesce(inherited, '{}');
+    end if;
+    insert into pgjq.body (seq, created_at, queue_id, id, payload, options, task, headers)
     values (
         nextval('pgjq.job_seq'), at, here, job_id, job_payload,
         case when inherited is null then settings -> 'options'
-            else nullif((inherited - 'retry_limit') || coalesce(settings -> 'options', '{}'), '{}') end
+            else nullif((inherited - 'retry_limit') || coalesce(settings -> 'options', '{}'), '{}') end,
+        settings ->> 'task', settings -> 'headers'
     )
     on conflict (queue_id, id) where not superseded do nothing
     returning seq into given;
@@ -641,18 +670,19 @@ begin
     );
     perform pgjq.wake(queue);
     if pgjq.has_subscribers() then
-        perform pgjq.publish(array[pgjq.event('queued', queue, job_id, 0)]);
+        perform pgjq.publish(array[pgjq.event('queued', queue, job_id, 0, task => settings ->> 'task')]);
     end if;
     return given;
 end
 $$;
 
 -- Enqueue one job from SQL: select pgjq.enqueue('mail', '{"to": "ann"}', id => 'welcome-7');
+-- A payload with a text under `task` names a task: select pgjq.enqueue('mail', '{"task": "receipt", "args": [7]}');
 create function pgjq.enqueue(
     queue text, payload jsonb, id text default null, priority integer default 0, run_at timestamptz default null,
     delay double precision default null, result_ttl double precision default null, max_attempts integer default null,
     singleton_key text default null, singleton_seconds double precision default null,
-    singleton_next_slot boolean default false, dead_letter text default null,
+    singleton_next_slot boolean default false, dead_letter text default null, headers jsonb default null,
     out job_id text, out status text, out existing_state text, out result bytea
 )
 language plpgsql volatile
@@ -696,6 +726,10 @@ begin
     if dead_letter = queue then
         raise exception 'a queue cannot be its own dead letter' using errcode = 'check_violation';
     end if;
+    if not pgjq.are_valid_headers(headers) then
+        raise exception 'headers must be an object with texts, 64 of them and 8192 bytes at most'
+        using errcode = 'check_violation';
+    end if;
     -- As for Python's callers, a century is the longest time and a microsecond the shortest.
     if delay > 3155760000 then
         delay := 3155760000;
@@ -712,7 +746,10 @@ begin
             'priority', priority, 'run_at', run_at, 'delay', delay, 'result_ttl', result_ttl,
             'max_attempts', max_attempts, 'singleton_key', singleton_key,
             'singleton_seconds', singleton_seconds, 'singleton_next_slot', nullif(singleton_next_slot, false),
-            'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end
+            'options', case when dead_letter is not null then jsonb_build_object('dead_letter', dead_letter) end,
+            'task', case when jsonb_typeof(payload -> 'task') = 'string'
+                then pgjq.valid_task_name(payload ->> 'task') end,
+            'headers', nullif(headers, '{}')
         ))
     ) as e;
     if answer.status = 'needs_key' then

@@ -21,7 +21,7 @@ declare
     gone record;
 begin
     with wanted as materialized (
-        select b.queue_id, b.seq, b.id
+        select b.queue_id, b.seq, b.id, b.task
         from pgjq.body as b
         inner join pgjq.queue as q on b.queue_id = q.id
         where q.name = cancel_jobs.queue and b.id = any(cancel_jobs.ids) and not b.superseded
@@ -31,7 +31,7 @@ begin
         delete from pgjq.job as j
         using wanted as w
         where j.seq = w.seq and j.queue_id = w.queue_id and j.state <> 1
-        returning j.*, w.id
+        returning j.*, w.id, w.task
     ),
 
     history as (
@@ -48,7 +48,7 @@ begin
 
     select
         array_agg(w.queue_id) as queue_ids, array_agg(w.id) as ids, array_agg(w.attempts) as attempts,
-        array_agg(w.singleton_key) as keys,
+        array_agg(w.singleton_key) as keys, array_agg(w.task) as tasks,
         array_agg(pgjq.end_notification(cancel_jobs.queue, w.id, 'cancelled')) filter (where w.awaited) as endings
     into gone from withdrawn as w;
     if gone.ids is null then
@@ -56,8 +56,10 @@ begin
     end if;
     perform pgjq.unblock_keys(gone.queue_ids, gone.keys);
     if pgjq.has_subscribers() then
-        perform pgjq.publish(array_agg(pgjq.event('cancelled', cancel_jobs.queue, g.id, g.attempts)))
-        from unnest(gone.ids, gone.attempts) as g (id, attempts);
+        perform pgjq.publish(
+            array_agg(pgjq.event('cancelled', cancel_jobs.queue, g.id, g.attempts, task => g.task))
+        )
+        from unnest(gone.ids, gone.attempts, gone.tasks) as g (id, attempts, task);
     end if;
     if gone.endings is not null then
         perform pgjq.notify_waiters(gone.endings);
@@ -156,9 +158,10 @@ declare
     record_of pgjq.done;
     named record;
     revived text[] := '{}';
+    tasks text[] := '{}';
 begin
     for named in
-        select b.id, b.seq, b.queue_id
+        select b.id, b.seq, b.queue_id, b.task
         from pgjq.queue as q
         inner join pgjq.body as b on b.queue_id = q.id
         where q.name = retry_jobs.queue and b.id = any(retry_jobs.ids) and not b.superseded
@@ -186,13 +189,14 @@ begin
         where p.seq = named.seq and p.queue_id = named.queue_id;
         perform pgjq.unblock_keys(array[named.queue_id], array[record_of.singleton_key]);
         revived := revived || named.id;
+        tasks := tasks || named.task;
         return query select named.id, 'queued';
     end loop;
     if cardinality(revived) > 0 then
         perform pgjq.wake(retry_jobs.queue);
         if pgjq.has_subscribers() then
-            perform pgjq.publish(array_agg(pgjq.event('queued', retry_jobs.queue, r.id, 0)))
-            from unnest(revived) as r (id);
+            perform pgjq.publish(array_agg(pgjq.event('queued', retry_jobs.queue, r.id, 0, task => r.task)))
+            from unnest(revived, tasks) as r (id, task);
         end if;
     end if;
 end

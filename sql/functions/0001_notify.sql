@@ -61,14 +61,14 @@ $$;
 -- One event as JSON: small, because a notification holds 8,000 bytes; a subscriber that wants the result reads it.
 create function pgjq.event(
     name text, queue text, id text, attempts integer,
-    count integer default null, action text default null, reason text default null
+    count integer default null, action text default null, reason text default null, task text default null
 ) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select json_strip_nulls(json_build_object(
         'name', name, 'queue', queue, 'id', id, 'at', extract(epoch from pgjq.now()),
-        'attempts', attempts, 'count', count, 'action', action, 'reason', reason
+        'attempts', attempts, 'count', count, 'action', action, 'reason', reason, 'task', task
     ))::text
 $$;
 
@@ -102,7 +102,7 @@ set search_path = pg_catalog, pg_temp
 as $$
     select pgjq.publish(array_agg(pgjq.event(
         (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[t.state + 1],
-        q.name, b.id, t.attempts
+        q.name, b.id, t.attempts, task => b.task
     )))
     from unnest($1, $2, $3, $4) as t (queue_id, seq, state, attempts)
     inner join pgjq.body as b on b.seq = t.seq and b.queue_id = t.queue_id

@@ -6,7 +6,7 @@
 create function pgjq.reap("limit" integer, stale_age double precision)
 returns table (
     queue text, id text, stalls integer, attempts smallint, max_attempts smallint, action text, reason text,
-    worker text, payload bytea
+    worker text, payload bytea, task text
 )
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -51,7 +51,7 @@ begin
             end as action,
             case when l.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
             l.stalled + case when l.cancel_requested then 0 else 1 end as stalls,
-            b.id, b.payload, q.name as queue, coalesce(w.name, '?') as worker,
+            b.id, b.payload, b.task, q.name as queue, coalesce(w.name, '?') as worker,
             pgjq.retry_delay(b.options, l.attempts) as delay
         from late as l
         inner join pgjq.body as b on l.seq = b.seq and l.queue_id = b.queue_id
@@ -123,6 +123,7 @@ begin
         array_agg(v.reason order by v.locked_until, v.seq) as reasons,
         array_agg(v.worker order by v.locked_until, v.seq) as workers,
         array_agg(case v.action when 'failed' then v.payload end order by v.locked_until, v.seq) as payloads,
+        array_agg(v.task order by v.locked_until, v.seq) as tasks,
         array_agg(v.queue_id) as queue_ids, array_agg(v.singleton_key) as keys,
         array_agg(v.queue_id) filter (where v.action = 'failed') as failed_in,
         array_agg(v.seq) filter (where v.action = 'failed') as failed,
@@ -140,20 +141,21 @@ begin
     end if;
     if has_subscribers then
         perform pgjq.publish(array_agg(e.event order by e.nth, e.n))
-        from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons) with ordinality
-            as s (queue, id, stalls, attempts, action, reason, n)
+        from unnest(told.queues, told.ids, told.stalls, told.attempts, told.actions, told.reasons, told.tasks)
+            with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
         cross join lateral (
             values
-            (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason)),
+            (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason, s.task)),
             (2, s.n, pgjq.event(
-                case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts
+                case s.action when 'recovered' then 'failing' else s.action end, s.queue, s.id, s.attempts,
+                task => s.task
             ))
         ) as e (nth, n, event);
     end if;
     return query
     select s.* from unnest(
         told.queues, told.ids, told.stalls, told.attempts, told.max_attempts, told.actions, told.reasons, told.workers,
-        told.payloads
+        told.payloads, told.tasks
     ) as s;
 end
 $$;

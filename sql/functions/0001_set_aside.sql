@@ -87,7 +87,9 @@ begin
         perform pgjq.notify_waiters(array[pgjq.end_notification(queue, id, 'failed')]);
     end if;
     if pgjq.has_subscribers() then
-        perform pgjq.publish(array[pgjq.event('failed', queue, id, job.attempts)]);
+        perform pgjq.publish(array[pgjq.event('failed', queue, id, job.attempts, task => (
+            select b.task from pgjq.body as b where b.seq = job.seq and b.queue_id = job.queue_id
+        ))]);
     end if;
 end
 $$;

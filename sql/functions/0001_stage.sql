@@ -210,15 +210,26 @@ as $$
     from (select n.name, pgjq.stage_pages(array[n.name]) as pages from unnest(stages) as n (name)) as s
 $$;
 
+-- The task that a staged payload names. Most payloads name none, and are not parsed. A NUL in a text is valid JSON, but
+-- PostgreSQL cannot read it: such a payload names no task here.
+create function pgjq.staged_task(payload json) returns text
+language sql immutable
+return case when
+        strpos(payload::text, '"task"') > 0 and strpos(payload::text, '\u0000') = 0
+        and json_typeof(payload) = 'object' and json_typeof(payload -> 'task') = 'string'
+        then pgjq.valid_task_name(payload ->> 'task')
+end;
+
 -- A statement that adds the bodies of a query's rows, at the time $1 to queue $2 with options $3, in the order of ids.
 create function pgjq.insert_bodies_statement(staged text) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select format(
-        'insert into %s.body (seq, created_at, queue_id, id, payload, options)
-        select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}'')
-        from (%s) as s order by s.id, s.seq', pgjq.schema_name(), staged
+        'insert into %1$s.body (seq, created_at, queue_id, id, payload, options, task)
+        select s.seq, $1, $2, s.id, convert_to(s.payload::text, ''UTF8''), nullif($3 - ''retry_limit'', ''{}''),
+            %1$s.staged_task(s.payload)
+        from (%2$s) as s order by s.id, s.seq', pgjq.schema_name(), staged
     )
 $$;
 
@@ -317,7 +328,7 @@ begin
         if jobs > 0 and pgjq.has_subscribers() then
             execute format(
                 'select sum(%1$s.publish(p.events)) from (
-                    select array_agg(%1$s.event(''queued'', $1, s.id, 0) order by s.seq) as events
+                    select array_agg(%1$s.event(''queued'', $1, s.id, 0, task => %1$s.staged_task(s.payload)) order by s.seq) as events
                     from (%2$s) as s
                     where $3 or exists (
                         select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $4
@@ -357,11 +368,12 @@ begin
                     s.id, convert_to(s.payload::text, ''UTF8'') as payload, s.seq,
                     row_number() over (order by s.id, s.seq) / 1000 as page,
                     jsonb_strip_nulls(jsonb_build_object(
-                        ''priority'', -s.rank, ''run_at'', s.run_at, ''singleton_key'', s.singleton_key
+                        ''priority'', -s.rank, ''run_at'', s.run_at, ''singleton_key'', s.singleton_key,
+                        ''task'', %1$s.staged_task(s.payload)
                     )) as own
-                from (%s) as s order by s.id, s.seq
+                from (%2$s) as s order by s.id, s.seq
             ) as r
-            group by r.page order by r.page', staged
+            group by r.page order by r.page', home, staged
         )
         loop
             select count(*) into answer

@@ -9,8 +9,8 @@
 --
 -- Exact; the newest 100 are shown. failures.sql counts them by kind.
 select
-    f.queue, f.id, f.singleton_key, f.attempts, f.max_attempts, f.stalled, f.finished_at, f.worker, f.error_type,
-    f.error_message
+    f.queue, f.id, f.task, f.singleton_key, f.attempts, f.max_attempts, f.stalled, f.finished_at, f.worker,
+    f.error_type, f.error_message
 from pgjq.failed as f
 order by f.finished_at desc
 limit 100;

@@ -9,7 +9,7 @@
 --
 -- Exact; the 100 that run next are shown. How many there are in all is counted_failing of backlog.sql.
 select
-    f.queue, f.id, f.singleton_key, f.attempts, f.max_attempts, f.stalled, f.run_at, f.runs_in, f.error_type,
+    f.queue, f.id, f.task, f.singleton_key, f.attempts, f.max_attempts, f.stalled, f.run_at, f.runs_in, f.error_type,
     f.error_message
 from pgjq.failing as f
 order by f.run_at

@@ -11,7 +11,7 @@
 --
 -- Exact; it reads the running jobs only. The 200 whose lease ends first are shown.
 select
-    r.queue, r.id, r.worker, r.attempts, r.max_attempts, r.stalled, r.started_at, r.running_for, r.lease_left,
+    r.queue, r.id, r.task, r.worker, r.attempts, r.max_attempts, r.stalled, r.started_at, r.running_for, r.lease_left,
     r.expires_in, r.worker_silent_for, r.cancel_requested
 from pgjq.running as r
 order by r.lease_left nulls last

@@ -9,7 +9,8 @@
 --
 -- Exact; it reads these jobs only. The 200 most overdue ones are shown.
 select
-    s.queue, s.id, s.worker, s.attempts, s.max_attempts, s.stalled_before, s.overdue, s.reason, s.worker_silent_for
+    s.queue, s.id, s.task, s.worker, s.attempts, s.max_attempts, s.stalled_before, s.overdue, s.reason,
+    s.worker_silent_for
 from pgjq.stalled as s
 order by s.overdue desc
 limit 200;

@@ -10,7 +10,7 @@
 -- and the settings that force this plan are in sql/functions/0001_claim.sql.
 select
     c.queue, c.queue_id, c.seq, c.lease_number, c.rank, c.id, c.payload, c.attempts, c.max_attempts, c.created_at,
-    c.lease_seconds, c.expire_seconds, c.checkpoint, c.options
+    c.lease_seconds, c.expire_seconds, c.checkpoint, c.options, c.task, c.headers
 from
     pgjq.claim(
         :queues::text::text[], :worker::integer, :limit::integer, :lease::double precision, :expire::double precision,

@@ -13,7 +13,7 @@ select
     case when isfinite(b.created_at) then b.created_at end as created_at,
     case when isfinite(d.started_at) then d.started_at end as started_at,
     case when isfinite(d.finished_at) then d.finished_at end as finished_at,
-    b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on,
+    b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on, b.task,
     -- For readers that know the names already (names.sql): three numbers in one, which is cheaper to send than three.
     -- The last two are never below 0, and no worker has the number 0.
     (d.queue_id::bigint * 65536 + d.state) * 65536 + d.stalled as place,

@@ -13,5 +13,7 @@
 --   * An expired attempt is taken back even if its worker is alive. :stale_age delays only lapsed leases.
 --
 -- The statement is in sql/functions/0001_reap.sql.
-select r.queue, r.id, r.stalls, r.attempts, r.max_attempts, r.action, r.reason, r.worker, r.payload
+select
+    r.queue, r.id, r.stalls, r.attempts, r.max_attempts, r.action, r.reason, r.worker, r.payload,
+    r.task
 from pgjq.reap(:limit::integer, :stale_age::double precision) as r

@@ -95,7 +95,7 @@ pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.wo
 pgjq.time_slot, pgjq.schedules, pgjq.schedule_tick
 to pgjq_monitor, pgjq_admin;
 grant select (id, name) on pgjq.schedule to pgjq_monitor;
-grant select (seq, created_at, queue_id, superseded, id) on pgjq.body to pgjq_monitor;
+grant select (seq, created_at, queue_id, superseded, id, task) on pgjq.body to pgjq_monitor;
 grant select (
     seq, finished_at, expires_at, started_at, delete_at, queue_id, lease, worker_id, rank, attempts, max_attempts,
     stalled, state, superseded, singleton_key

@@ -73,6 +73,8 @@ create table pgjq.body (
     payload bytea not null,
     options jsonb,                              -- only what was set, by the job or by its queue's definition
     source jsonb,                               -- the origin of a dead letter: queue, id, attempts, error
+    task text,                                  -- the task that the payload names
+    headers jsonb,                              -- text by name: metadata for middleware and tracing
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 

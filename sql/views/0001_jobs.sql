@@ -12,7 +12,7 @@ select
     coalesce(j.singleton_key, d.singleton_key) as singleton_key,
     case when d.expires_at > pgjq.now() then d.result end as result,
     case when j.seq is not null then p.error when d.expires_at > pgjq.now() then d.error end as error,
-    coalesce(p.stalled_on, '{}') as stalled_on, b.source
+    coalesce(p.stalled_on, '{}') as stalled_on, b.source, b.task, b.headers
 from pgjq.body as b
 inner join pgjq.queue as q on b.queue_id = q.id
 left join pgjq.job as j on b.seq = j.seq and b.queue_id = j.queue_id

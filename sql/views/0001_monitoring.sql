@@ -107,6 +107,7 @@ create view pgjq.running as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     w.name as worker, j.attempts, j.max_attempts, j.stalled, j.started_at, pgjq.now() - j.started_at as running_for,
     j.locked_until - pgjq.now() as lease_left, j.expire_at - pgjq.now() as expires_in,
     pgjq.now() - w.last_seen as worker_silent_for, j.cancel_requested
@@ -120,6 +121,7 @@ create view pgjq.stalled as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     w.name as worker, j.attempts, j.max_attempts, j.stalled as stalled_before, pgjq.now() - j.locked_until as overdue,
     case when j.expire_at <= pgjq.now() then 'expired' else 'lease' end as reason,
     pgjq.now() - w.last_seen as worker_silent_for
@@ -132,6 +134,7 @@ create view pgjq.failing as
 select
     (select q.name from pgjq.queue as q where q.id = j.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = j.seq and b.queue_id = j.queue_id) as task,
     j.singleton_key, j.attempts, j.max_attempts, j.stalled, j.run_at, j.run_at - pgjq.now() as runs_in, (
         select pgjq.error_excerpt(p.error, 'type') from pgjq.progress as p
         where p.seq = j.seq and p.queue_id = j.queue_id
@@ -147,6 +150,7 @@ create view pgjq.failed as
 select
     (select q.name from pgjq.queue as q where q.id = d.queue_id) as queue,
     (select b.id from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id) as id,
+    (select b.task from pgjq.body as b where b.seq = d.seq and b.queue_id = d.queue_id) as task,
     d.singleton_key, d.attempts, d.max_attempts, d.stalled, d.finished_at,
     (select w.name from pgjq.worker as w where w.id = d.worker_id) as worker,
     pgjq.error_excerpt(d.error, 'type') as error_type, pgjq.error_excerpt(d.error, 'message') as error_message

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgjq import JobError, LeasePolicy, NewJob
 from pgjq.blocking import drive
-from pgjq.options import JobFilter, Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import JobFilter, Submission
 from pgjq.outcome import Completed, Failed, Failing, Released
 from pgjq.storage.base import Settlement
 

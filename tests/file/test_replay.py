@@ -12,7 +12,8 @@ import pytest
 from pgjq import FileStorage, JobError, LeasePolicy, NewJob, PolicyError, QueueNotFoundError
 from pgjq.blocking import drive
 from pgjq.definition import define
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.policy import POLICIES
 from pgjq.storage.base import Settlement
@@ -39,7 +40,7 @@ class Life:
         self.held: list[Any] = []
         for queue in QUEUES:
             policy = self.chance.choice(POLICIES)
-            self.allowed(self.ops.create_queue(queue, define(queue, policy=policy, partition=False, options={})))
+            self.allowed(self.ops.create_queue(queue, define(queue, {"policy": policy})))
 
     @property
     def ops(self) -> Any:
@@ -107,8 +108,8 @@ class Life:
         call = self.chance.choice(["create", "update", "update", "delete", "pause", "redrive", "observe", "observe"])
         match call:
             case "create":
-                options = {"retry_limit": self.chance.choice([None, 0])}
-                self.allowed(ops.create_queue(queue, define(queue, policy=policy, partition=False, options=options)))
+                options = {"policy": policy, "retry_limit": self.chance.choice([None, 0])}
+                self.allowed(ops.create_queue(queue, define(queue, options)))
             case "update":
                 letters = self.chance.choice([None, QUEUES[0]])
                 self.allowed(ops.update_queue(QUEUES[1], {"dead_letter": letters, "warning_queue_size": size}))

@@ -14,7 +14,8 @@ import pytest
 import pgjq
 from pgjq.blocking import drive
 from pgjq.job import NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.outcome import Completed, Failing
 from pgjq.storage.base import Settlement
 from pgjq.storage.workers import Registration

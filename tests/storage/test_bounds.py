@@ -17,7 +17,8 @@ from pgjq import Client, FileStorage, LeasePolicy, MemoryStorage, PostgresStorag
 from pgjq.blocking import drive
 from pgjq.definition import check_changes
 from pgjq.job import JobError, NewJob
-from pgjq.options import JobFilter, settings
+from pgjq.job_settings import settings
+from pgjq.options import JobFilter
 from pgjq.outcome import Failing
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Settlement

@@ -22,7 +22,8 @@ from pgjq import AsyncClient, Client, FileStorage, MemoryStorage, PostgresStorag
 from pgjq.blocking import drive
 from pgjq.errors import PgjqError
 from pgjq.job import LIVE, NewJob
-from pgjq.options import Submission, settings
+from pgjq.job_settings import settings
+from pgjq.options import Submission
 from pgjq.serde import JsonSerde
 from pgjq.testing import ManualClock, RedisClock
 from tests.databases import CLEAN

@@ -9,7 +9,8 @@ import pytest
 
 from pgjq import NewJob, ValidationError
 from pgjq.definition import DEFAULTS, check_changes, define, inherit
-from pgjq.options import DEFAULT_SETTINGS, settings
+from pgjq.job_settings import settings
+from pgjq.options import DEFAULT_SETTINGS
 from pgjq.policy import POLICIES, given_back, is_busy, place, refusal
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -44,10 +45,8 @@ ACCEPTED: list[dict[str, Any]] = [
 ]
 
 
-def create(given: dict[str, Any]) -> Any:
-    fixed = {"policy": "standard", "partition": False, "warning_queue_size": None}
-    own = {name: given[name] for name in fixed if name in given}
-    return define("q", **fixed | own, options={k: v for k, v in given.items() if k not in fixed})
+def create(given: Any) -> Any:
+    return define("q", given)
 
 
 @pytest.mark.parametrize("what", REFUSED)

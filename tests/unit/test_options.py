@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pgjq import NewJob, ValidationError
 from pgjq.ids import make_ids
+from pgjq.job_settings import new_job, settings
 from pgjq.options import (
     ID_LENGTH,
     LONGEST,
@@ -28,8 +29,6 @@ from pgjq.options import (
     check_queue,
     check_seconds,
     check_state,
-    new_job,
-    settings,
 )
 
 in_any_time = running(deadline=None)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pgjq import LeasePolicy, MemoryStorage, NewJob
 from pgjq.blocking import drive
+from pgjq.job_settings import settings as resolve
 from pgjq.options import Submission
-from pgjq.options import settings as resolve
 from pgjq.testing import ManualClock
 
 if TYPE_CHECKING:

@@ -98,11 +98,12 @@ class Jobs:
         """Iterate over the events of the operation."""
         for record, _, name, facts, _ in self.changes:
             if name is not None:
-                fixed = {"attempts": record.attempts, "task": record.task}
+                fixed: dict[str, Any] = {"attempts": record.attempts, "task": record.task}
                 yield Event(name, record.queue, record.id, self.now, **fixed, **(facts or NOTHING))
         for queue, _, name, facts in self.queue_changes:
             if name is not None:
-                yield Event(name, queue, at=self.now, **{"id": "", **(facts or NOTHING)})
+                given: dict[str, Any] = {"id": "", **(facts or NOTHING)}
+                yield Event(name, queue, at=self.now, **given)
         for name, known, ticks in self.schedule_changes:
             queue = "" if known is None else known.schedule.queue
             for tick in ticks:

@@ -88,7 +88,7 @@ async def _call_for_one(session: Session, queue: str, job: Submission, *, awaite
         "queue": queue,
         "id": job.id,
         "payload": f"\\x{job.payload.hex()}",
-        "settings": _settings_json(job.settings, awaited=awaited),
+        "settings": _job_json(job, awaited=awaited),
     }
     return (await session.fetch("enqueue_job", params))[0][0]
 
@@ -153,10 +153,16 @@ def _body_rows(
     jobs: Sequence[Submission], queue_id: int, at: str, seqs: Sequence[int], shared: Settings
 ) -> Iterator[str]:
     options = shared.options.set_values()
-    tail = f"{at}\t{_field(json.dumps(options)) if options else _NULL}\n"
+    tail = f"{at}\t{_field(json.dumps(options)) if options else _NULL}"
     for start in range(0, len(jobs), CHUNK):
         part = zip(seqs[start : start + CHUNK], jobs[start : start + CHUNK], strict=True)
-        yield "".join([f"{seq}\t{queue_id}\t{job.id}\t\\\\x{job.payload.hex()}\t{tail}" for seq, job in part])
+        yield "".join(
+            [
+                f"{seq}\t{queue_id}\t{job.id}\t\\\\x{job.payload.hex()}\t{tail}\t"
+                f"{_NO_FACTS if job.task is None and job.headers is None else _copied_facts(job)}\n"
+                for seq, job in part
+            ]
+        )
 
 
 def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> Iterator[str]:
@@ -181,11 +187,12 @@ def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> 
 
 def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
     """Split the jobs' settings into the most common ones and each other job's differences."""
-    if all(job.settings is jobs[0].settings for job in jobs):
-        return set_values(jobs[0].settings), None
+    first = jobs[0]
+    if all(job[2:] == first[2:] for job in jobs):  # All but id and payload.
+        return set_values(first.settings) | _facts(first), None
     (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
     nothing = dict.fromkeys(_SPOKEN)
-    own = [None if job.settings == usual else nothing | set_values(job.settings) for job in jobs]
+    own = [(_facts(job) if job.settings == usual else nothing | _job_values(job)) or None for job in jobs]
     return set_values(usual), literals.objects(own)
 
 
@@ -200,8 +207,28 @@ _SPOKEN: Final = (
     "options",
     "singleton_seconds",
     "singleton_next_slot",
+    "backoff",
+    "task",
+    "headers",
 )
 _NULL: Final = "\\N"
+_NO_FACTS: Final = f"{_NULL}\t{_NULL}"
+
+
+def _facts(job: Submission) -> dict[str, Any]:
+    """Return what a job has beside its settings, as the function reads it."""
+    facts: dict[str, Any] = {} if job.task is None else {"task": job.task}
+    return facts if job.headers is None else facts | {"headers": dict(job.headers)}
+
+
+def _copied_facts(job: Submission) -> str:
+    """Return the fields of COPY for a job's task and headers."""
+    headers = _NULL if job.headers is None else _field(json.dumps(dict(job.headers)))
+    return f"{_NULL if job.task is None else _field(job.task)}\t{headers}"
+
+
+def _job_values(job: Submission) -> dict[str, Any]:
+    return set_values(job.settings) | _facts(job)
 
 
 def set_values(settings: Settings) -> dict[str, Any]:
@@ -217,14 +244,22 @@ def set_values(settings: Settings) -> dict[str, Any]:
         "options": settings.options.set_values() or None,
         "singleton_seconds": settings.singleton_seconds,
         "singleton_next_slot": settings.singleton_next_slot or None,
+        "backoff": settings.backoff_by_default or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _job_json(job: Submission, *, awaited: bool) -> str:
+    if job.headers is None:
+        return _settings_json(job.settings, job.task, awaited=awaited)
+    return json.dumps(_job_values(job) | (AWAITED if awaited else {}))
+
+
 @functools.lru_cache(maxsize=1024)
-def _settings_json(settings: Settings, *, awaited: bool = False) -> str:
-    """Return settings as JSON; cached, because single enqueues mostly repeat their settings."""
-    return json.dumps(set_values(settings) | AWAITED if awaited else set_values(settings))
+def _settings_json(settings: Settings, task: str | None, *, awaited: bool) -> str:
+    """Return settings as JSON; cached, because single enqueues mostly repeat their settings and tasks."""
+    values = set_values(settings) if task is None else set_values(settings) | {"task": task}
+    return json.dumps(values | AWAITED if awaited else values)
 
 
 def _refusals(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueResult]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from pgjq.blocking import Mode
-    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WorkerInfo
+    from pgjq.job import EnqueueResult, Event, JobStatus, QueueStats, State, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import Claimed, Lease, Reaped, Subscription
@@ -277,6 +277,7 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
             "queue": wanted.queue,
             "state": wanted.state,
             "singleton_key": wanted.singleton_key,
+            "task": wanted.task,
             "created_before": wanted.created_before,
             "created_after": wanted.created_after,
             "after": wanted.after,
@@ -336,6 +337,10 @@ class PostgresOperations(PostgresDefinitions, PostgresSchedules):
         if self._listener.note(topic, box):
             await self._run_blocking(lambda: self._listener.tell(topic, box))
         return PostgresResultWaiter(topic, box, self._listener, self._questions)
+
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """See `Operations`."""
+        await self._fetch("warn", {"queue": queue, "id": job_id, "task": task, "reason": reason, "count": count})
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""

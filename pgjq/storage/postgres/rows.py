@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OPTIONS = {field.name for field in fields(JobOptions)}
+# Jobs of tasks have these unless they set others.
+TASK_OPTIONS = JobOptions(retry_backoff=True)
+_TASK_OPTIONS = TASK_OPTIONS.set_values()
 _KINDS = {"retry_backoff": bool, "dead_letter": str}  # All others are seconds.
 # The columns of the view `jobs`, in order.
 _JOBS = [
@@ -41,6 +44,8 @@ _JOBS = [
     "error",
     "stalled_on",
     "source",
+    "task",
+    "headers",
 ]
 
 
@@ -51,7 +56,8 @@ def claimed(found: Sequence[Sequence[Any]], queues: Sequence[str]) -> list[Claim
 
 
 def _claimed(row: Sequence[Any]) -> Claimed:
-    queue, queue_id, seq, number, _, job_id, payload, attempts, most, created_at, lease, expire, checkpoint, own = row
+    queue, queue_id, seq, number, _, job_id, payload, attempts, most, created_at, lease, expire, *rest = row
+    checkpoint, own, task, headers = rest
     return Claimed(
         Lease(queue, job_id, number, (queue_id, seq)),
         payload,
@@ -62,6 +68,8 @@ def _claimed(row: Sequence[Any]) -> Claimed:
         expire,
         checkpoint,
         job_options(own) if own else NO_OPTIONS,
+        task,
+        headers,
     )
 
 
@@ -70,6 +78,8 @@ def job_options(stored: Any) -> JobOptions:
 
     Values of a wrong type or out of bounds are ignored, too: only rows written by hand contain them.
     """
+    if stored == _TASK_OPTIONS:
+        return TASK_OPTIONS
     values = cast("dict[str, Any]", stored if isinstance(stored, dict) else {})
     return JobOptions(**{name: value for name, value in values.items() if name in _OPTIONS and _is_valid(name, value)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from pgjq.definition import inherit
 from pgjq.errors import ValidationError
 from pgjq.job import EnqueueResult
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS
@@ -25,13 +26,16 @@ def arguments(jobs: Sequence[Submission], *, generated_ids: bool, awaited: bool 
     if len(jobs) > MOST:
         raise ValidationError(f"RedisStorage takes up to {MOST:,} jobs in one call, not {len(jobs):,}: make several")
     settings, which = _spread(jobs)
-    request = {
+    request: dict[str, Any] = {
         "ids": [job.id for job in jobs],
         "settings": settings,
         "which": which,
         "generated_ids": generated_ids,
         "awaited": awaited,
     }
+    if any(job.task is not None or job.headers is not None for job in jobs):
+        request["tasks"] = [job.task for job in jobs]
+        request["headers"] = [None if job.headers is None else json.dumps(dict(job.headers)) for job in jobs]
     return [rows.write(request), *(job.payload for job in jobs)]
 
 
@@ -66,6 +70,7 @@ def _spread(jobs: Sequence[Submission]) -> tuple[list[list[Any]], list[int] | No
 
 def _written(settings: Settings) -> list[Any]:
     """Write settings in the order of enqueue.lua."""
+    settings = inherit(settings, {})
     options = settings.options
     kept = options.set_values()
     keep = options.delete_after_seconds

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WorkerInfo
+    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.outcome import Outcome
@@ -218,6 +218,7 @@ class RedisOperations:
                 "max_reads": LOOKS,
                 "state": wanted.state,
                 "singleton_key": wanted.singleton_key,
+                "task": wanted.task,
                 "created_before": wanted.created_before and rows.micros_at(wanted.created_before),
                 "created_after": wanted.created_after and rows.micros_at(wanted.created_after),
             }
@@ -305,6 +306,10 @@ class RedisOperations:
         events = self._channels.events
         await events.want(rows.EVERYTHING, box)
         return MailboxSubscription(box, lambda: events.leave(rows.EVERYTHING, box))  # pyright: ignore[reportArgumentType]
+
+    async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
+        """See `Operations`."""
+        await self._run("warn", queue, rows.write({"id": job_id, "task": task, "reason": reason, "count": count}))
 
     async def result_waiter(self, queue: str, job_id: str) -> RedisResultWaiter:
         """See `Operations`."""

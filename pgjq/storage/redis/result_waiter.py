@@ -59,6 +59,12 @@ class RedisResultWaiter(MailboxWaiter):
         self._is_new = result.status == "queued"
         return result
 
+    async def join(self) -> bool:
+        """Mark the job that has the id now."""
+        found = await self._run("job_state", self._queue, rows.write({"id": self._subject[1]}))
+        self._seq = None if found is None else found[2].decode()
+        return found is not None
+
     async def close(self) -> None:
         """Stop waiting."""
         self._box.close()

@@ -58,7 +58,8 @@ def claimed(queue: str, found: bytes, *blobs: bytes) -> list[Claimed]:
 
 def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[bytes]) -> Claimed:
     """Read one job. The lease's key is the job's number and the time of the claim, its token."""
-    seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at = row
+    seq, job_id, number, token, attempts, max_attempts, created, lease_for, expire_for, options, at, *rest = row
+    task, headers = rest
     return Claimed(
         Lease(queue, job_id, number, (seq, token)),
         payload,
@@ -69,6 +70,8 @@ def _claimed(queue: str, row: Sequence[Any], payload: bytes, blobs: Sequence[byt
         None if expire_for is None else int(expire_for) / SECOND,
         blobs[at] if at else None,
         _job_options(options) if options else NO_OPTIONS,
+        task or None,
+        json.loads(headers) if headers else None,
     )
 
 
@@ -84,7 +87,8 @@ def statuses(queue: str, rows: bytes, outcomes: Sequence[bytes | None]) -> list[
 
 
 def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobStatus:
-    (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key, stalled_on) = row
+    (_, job_id, state, created, attempts, max_attempts, priority, *times, worker, lease, stalled, key) = row[:-3]
+    stalled_on, task, headers = row[-3:]
     run_at, started_at, finished_at, locked_until = map(to_datetime, times)
     result, error = _outcome(outcome)
     return JobStatus(
@@ -106,6 +110,8 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
         stalled=stalled,
         singleton_key=key or None,
         stalled_on=tuple(stalled_on),
+        task=task or None,
+        headers=json.loads(headers) if headers else None,
     )
 
 
@@ -142,8 +148,8 @@ def reaped(queue: str, found: bytes, payloads: Sequence[bytes]) -> list[tuple[in
     """Read the jobs of reap.lua with their deadlines and numbers; failed ones have payloads."""
     left = iter(payloads)
     return [
-        (int(at), int(seq), Reaped(queue, *row, payload=next(left) if row[4] == "failed" else None))
-        for at, seq, *row in json.loads(found)
+        (int(at), int(seq), Reaped(queue, *row, payload=next(left) if row[4] == "failed" else None, task=task or None))
+        for at, seq, *row, task in json.loads(found)
     ]
 
 
@@ -188,9 +194,9 @@ def events(notice: bytes) -> list[Event]:
     return [_event(message["queue"], at, *facts) for facts in message["events"]]
 
 
-def _event(queue: str, at: datetime, name: Any, job_id: str, attempts: int, *stall: Any) -> Event:
-    count, action, reason = stall or (None, None, None)
-    return Event(name, queue, job_id, at, attempts=attempts, count=count, action=action, reason=reason)
+def _event(queue: str, at: datetime, name: Any, job_id: str, attempts: int | None, *rest: Any) -> Event:
+    count, action, reason, task = (*rest, None, None, None, None)[:4]
+    return Event(name, queue, job_id, at, attempts=attempts, count=count, action=action, reason=reason, task=task)
 
 
 def write_error(error: JobError) -> str:

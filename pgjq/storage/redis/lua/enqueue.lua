@@ -15,6 +15,7 @@ if not listed then
 end
 local ids, settings, which = request.ids, request.settings, or_false(request.which)
 local generated_ids, awaited = request.generated_ids, request.awaited
+local tasks, headers = or_false(request.tasks), or_false(request.headers)
 local first = math.max((tonumber(last) or 0) + 1, SERVER_TIME)
 redis.call('HSET', META, 'seq', string.format('%.0f', first + #ids - 1))
 
@@ -69,6 +70,10 @@ for position, id in ipairs(ids) do
             or_false(own[OPTIONS_]), or_false(own[RETENTION_]), own[DELETE_AFTER_], NOW, 0, 0, 0, 0, 0, false, false, false,
             false, false, false, false, false, awaited, false, false
         }
+        if tasks or headers then  -- Other records stay short.
+            job[CLAIM_ID] = false
+            job[TASK], job[HEADERS] = or_false(tasks and tasks[position]), or_false(headers and headers[position])
+        end
         mine[id] = seq
         add(IDS, id, seq)
         add(PAYLOADS, seq, ARGV[BLOBS + position])

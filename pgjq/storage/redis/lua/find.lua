@@ -1,4 +1,4 @@
--- Find: list jobs after a number, in enqueue order, by state, key and age.
+-- Find: list jobs after a number, in enqueue order, by state, key, task and age.
 --
 -- Reads at most `max_reads` jobs, because other clients wait while a script runs; returns first the number to continue
 -- from, or nil at the end. Running jobs, of which there are few, are found through their deadlines.
@@ -16,12 +16,13 @@ local function candidates()
     return {unpack(running, 1, math.min(#running, request.max_reads))}
 end
 
-local state, key = or_false(request.state), or_false(request.singleton_key)
+local state, key, task = or_false(request.state), or_false(request.singleton_key), or_false(request.task)
 local before, after = or_false(request.created_before), or_false(request.created_after)
 
 local function is_wanted(job)
     return (not state or job[STATE] == state)
         and (not key or job[SINGLETON_KEY] == key)
+        and (not task or job[TASK] == task)
         and (not before or job[CREATED] < before)
         and (not after or job[CREATED] >= after)
 end

@@ -66,7 +66,7 @@ local function reap(seq, job)
     publish_event(job[STATE], job)
     return {
         redis.call('ZSCORE', PROCESSING, seq), seq, job[ID], job[STALLED], job[ATTEMPTS], job[MAX_ATTEMPTS], action,
-        reason, worker
+        reason, worker, job[TASK] or false
     }
 end
 

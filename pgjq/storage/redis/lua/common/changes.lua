@@ -77,8 +77,11 @@ end
 local has_subscribers = ALWAYS_PUBLISH == '1' or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
 
 local function publish_event(name, job, count, action, reason)
-    if has_subscribers then
+    if has_subscribers and not job[TASK] then
         events[#events + 1] = {name, job[ID], job[ATTEMPTS], count, action, reason}
+    elseif has_subscribers then
+        local none = cjson.null
+        events[#events + 1] = {name, job[ID], job[ATTEMPTS], count or none, action or none, reason or none, job[TASK]}
     end
 end
 

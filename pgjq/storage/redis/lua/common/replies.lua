@@ -19,7 +19,8 @@ local function row_of(seq, job)
     return {
         seq, job[ID], job[STATE], as_text(job[CREATED]), job[ATTEMPTS], job[MAX_ATTEMPTS], job[PRIORITY],
         ended and cjson.null or as_text(job[RUN_AT]), as_text(job[STARTED]), as_text(job[FINISHED]),
-        as_text(locked_until), job[WORKER], job[LEASE], job[STALLED], job[SINGLETON_KEY], job[STALLED_ON] or {}
+        as_text(locked_until), job[WORKER], job[LEASE], job[STALLED], job[SINGLETON_KEY], job[STALLED_ON] or {},
+        job[TASK] or false, job[HEADERS] or false
     }
 end
 
@@ -32,7 +33,7 @@ local function claimed_reply(seqs)
         rows[n] = {
             seq, job[ID], job[LEASE], as_text(job[TOKEN]), job[ATTEMPTS], job[MAX_ATTEMPTS], as_text(job[CREATED]),
             as_text(job[LEASE_DURATION]), as_text(job[EXPIRE_AT] and job[EXPIRE_AT] - job[STARTED]), job[OPTIONS],
-            checkpoints[n] and #reply or false
+            checkpoints[n] and #reply or false, job[TASK] or false, job[HEADERS] or false
         }
         if checkpoints[n] then
             reply[#reply + 1] = checkpoints[n]
