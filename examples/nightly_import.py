@@ -6,8 +6,8 @@ the commit and the checkpoint, so writing is idempotent: an existing line is rep
 completes the job also writes the line of `import_log`, so there is one such line.
 
     pgjq worker nightly_import:imports &
-    python nightly_import.py prices.csv            # from cron, every night; twice does no harm
-    pgjq status imports import-2026-11-16
+    python nightly_import.py prices.csv            # once: schedules the import, and starts the first one now
+    pgjq schedules explain nightly
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,13 +74,20 @@ def read_chunks(path: Path, done: int) -> Iterator[list[tuple[str, int]]]:
 
 
 def main(file: str) -> None:
-    """Enqueue tonight's import; a second call on the same day prints the state of the first."""
+    """Schedule the import for every night, and start the first one now; a second call changes the file."""
     with psycopg.connect(storage.conninfo) as database:
         for table in TABLES:
             database.execute(table)
-    today = datetime.now(UTC).date()
-    result = imports.enqueue(f"import-{today}", {"file": str(Path(file).resolve())})
-    print(result.id, result.status, result.existing_state or "")
+    client, payload = imports.client, {"file": str(Path(file).resolve())}
+    if any(schedule.name == "nightly" for schedule in client.get_schedules()):
+        client.update_schedule("nightly", payload=payload)
+    else:
+        # A night without a worker is made up for once; no import begins while the last one is still going on.
+        client.create_schedule(
+            "nightly", "imports", payload, cron="0 3 * * *", timezone="Europe/Berlin", overlap="skip", max_attempts=10
+        )
+        print(client.trigger_schedule("nightly"))
+    print("the next import is at", client.get_schedule("nightly").next_run_at)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pgjq.outcome import Discard, Retry, Snooze
     from pgjq.queue import AsyncQueue, Queue, Worker
     from pgjq.reaper import Reaper
+    from pgjq.schedules.schedule import ScheduleInfo, ScheduleTick
     from pgjq.serde import JsonSerde, MsgpackSerde, Serde
     from pgjq.storage.file.storage import FileStorage
     from pgjq.storage.memory import MemoryStorage
@@ -113,6 +114,8 @@ __all__ = [
     "Reaper",
     "RedisStorage",
     "Retry",
+    "ScheduleInfo",
+    "ScheduleTick",
     "SchemaError",
     "Serde",
     "Snooze",
@@ -144,6 +147,7 @@ _NAMES = {
     "pgjq.outcome": ("Discard", "Retry", "Snooze"),
     "pgjq.queue": ("AsyncQueue", "Queue", "Worker"),
     "pgjq.reaper": ("Reaper",),
+    "pgjq.schedules.schedule": ("ScheduleInfo", "ScheduleTick"),
     "pgjq.serde": ("JsonSerde", "MsgpackSerde", "Serde"),
     "pgjq.storage.file.storage": ("FileStorage",),
     "pgjq.storage.memory": ("MemoryStorage",),

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from pgjq.client import Client
     from pgjq.schedules.schedule import ScheduleInfo, ScheduleTick
 
+
+def _times(schedule: ScheduleInfo) -> str:
+    return schedule.cron if schedule.cron is not None else f"every {duration(schedule.every or 0)}"
+
+
 SCHEDULE: Final = (
     Setting("cron", str, "When it runs: five fields, six with seconds first, or @daily and its kin."),
     Setting("every", DURATION, "How often it runs, instead of --cron."),
@@ -34,7 +39,7 @@ SCHEDULE: Final = (
 LIST: Final[Columns] = {
     "name": lambda schedule: schedule.name,
     "queue": lambda schedule: schedule.queue,
-    "runs": lambda schedule: _times(schedule),  # noqa: PLW0108  (defined below)
+    "runs": _times,
     "timezone": lambda schedule: schedule.timezone,
     "paused": lambda schedule: schedule.paused,
     "next_run_at": lambda schedule: schedule.next_run_at,
@@ -224,10 +229,6 @@ def explain(client: Client, output: Output, *, name: str, count: int) -> None:
 def _told(tick: ScheduleTick) -> str:
     made = f"made {tick.job_id}" if tick.job_id else "made no job"
     return f"last tick {shown('at', tick.tick)}  {tick.outcome}: {made}" + (f" ({tick.detail})" if tick.detail else "")
-
-
-def _times(schedule: ScheduleInfo) -> str:
-    return schedule.cron if schedule.cron is not None else f"every {duration(schedule.every or 0)}"
 
 
 def _next(schedule: ScheduleInfo) -> str:

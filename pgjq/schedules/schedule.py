@@ -77,7 +77,11 @@ class Schedule:
     @property
     def settings(self) -> Settings:
         """The resolved options of its jobs."""
-        return settings(new_job(None, None, cast("EnqueueOptions", self.options))) if self.options else DEFAULT_SETTINGS
+        return (
+            settings(new_job(None, None, cast("EnqueueOptions", dict(self.options))))
+            if self.options
+            else DEFAULT_SETTINGS
+        )
 
     @property
     def headers(self) -> Headers | None:
@@ -231,7 +235,7 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
             options[name] = value.total_seconds() if isinstance(value, timedelta) else value
     if options:
         given = {name: value for name, value in options.items() if value is not None}
-        job = new_job(None, None, cast("EnqueueOptions", given))  # An unknown option is an error.
+        job = new_job(None, None, cast("EnqueueOptions", given))
         settings(job)
         if job.headers is not None:
             options["headers"] = check_headers(job.headers)

@@ -30,8 +30,9 @@ begin
         options, due_at
     )
     values (
-        name, queue, convert_to(coalesce(payload, 'null')::text, 'UTF8'), payload ->> 'task', cron, every, timezone,
-        start_at, end_at, missed, overlap, jitter, starting_deadline, coalesce(job_options, '{}'), pgjq.now()
+        name, queue, convert_to(coalesce(payload, 'null')::text, 'UTF8'),
+        case when jsonb_typeof(payload -> 'task') = 'string' then pgjq.valid_task_name(payload ->> 'task') end,
+        cron, every, timezone, start_at, end_at, missed, overlap, jitter, starting_deadline, coalesce(job_options, '{}'), pgjq.now()
     );
     perform pgjq.wake_schedules();
     return name;

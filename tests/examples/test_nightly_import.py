@@ -30,9 +30,10 @@ def test_a_killed_import_goes_on_where_it_was_and_leaves_every_line_once(
 ) -> None:
     file = tmp_path / "prices.csv"
     file.write_text("".join(f"article-{number},{number}\n" for number in range(LINES)))
-    said = [enqueue(stage, file).split()[1:] for _ in range(2)]
-    assert said == [["queued"], ["duplicate", "queued"]]
+    said = [schedule(stage, file).splitlines() for _ in range(2)]
     (job,) = client.find_jobs("imports")
+    assert said[0][0] == job.id
+    assert said[0][1:] == said[1]  # The second call changes nothing, and starts no second import.
     with psycopg.connect(stage.url) as somebody, psycopg.connect(stage.url, autocommit=True) as looking:
         somebody.execute("insert into price values ('article-2500', 1)")  # Not committed: the third chunk waits here.
         first = stage.start("pgjq", "worker", "nightly_import:imports")
@@ -50,8 +51,8 @@ def test_a_killed_import_goes_on_where_it_was_and_leaves_every_line_once(
         assert looking.execute("select lines from import_log").fetchall() == [(LINES,)]
 
 
-def enqueue(stage: Stage, file: Path) -> str:
-    """Run the example's main, as cron would."""
+def schedule(stage: Stage, file: Path) -> str:
+    """Run the example's main."""
     return subprocess.run(
         [sys.executable, "nightly_import.py", file],
         cwd=EXAMPLES,
