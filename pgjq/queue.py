@@ -586,7 +586,7 @@ def _new_job(job: Any, made: Iterator[str]) -> NewJob:
         case Call():
             new = job.new_job()
         case NewJob():
-            new = job
+            new = cast("NewJob[Any]", job)
         case (job_id, payload):
             new = NewJob(job_id, payload)
         case _:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_ten_workers_make_each_tick_as_missed_says(place: Place) -> None:
             running[-1].execute(lambda job: job.id)
             running[-1].start()
         if running:
-            wait_until(lambda: settled(place))
+            wait_until(partial(settled, place))
             for name, (every, missed) in wanted.items():
                 for tick in kept(missed, due(every, reached, place.now), place.now):
                     expected.add(f"{name}@{tick:%Y-%m-%dT%H:%M:%SZ}")
@@ -107,5 +108,5 @@ def test_processes_that_are_killed_around_a_tick_lose_and_repeat_none(
                 place.advance(60)
                 process.kill()  # In the middle of its ticks, or before, or after.
         with place.worker():
-            wait_until(lambda: settled(place))
+            wait_until(partial(settled, place))
         assert sorted(place.jobs()) == sorted(f"s{n}@2026-01-01T00:0{m}:00Z" for n in range(20) for m in (1, 2, 3))
