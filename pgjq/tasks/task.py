@@ -16,7 +16,7 @@ from pgjq.tasks.arguments import Arguments
 from pgjq.tasks.call import Call, TaskJob
 from pgjq.tasks.depends import check_dependencies
 from pgjq.tasks.handle import AsyncHandle, Handle
-from pgjq.tasks.retrying import RetryRule, make_rule
+from pgjq.tasks.retrying import RetryRule, make_rule, to_headers
 from pgjq.tasks.templates import Template
 from pgjq.worker.handler import is_coroutine_function
 
@@ -73,8 +73,11 @@ class TaskBase(Generic[P, C]):
 
     def using(self, **options: Unpack[UsingOptions]) -> Self:
         """Return this task with other options: those of `enqueue`, and those of `task`."""
-        changed = copy(self)
-        changed._set(self.options | dict(options))  # noqa: SLF001  (a copy of itself)
+        changed, given = copy(self), dict[str, Any](options)
+        headers = to_headers(given)
+        if headers:
+            given["headers"] = {**(given.get("headers", self.options.get("headers")) or {}), **headers}
+        changed._set(self.options | given)  # noqa: SLF001  (a copy of itself)
         return changed
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:

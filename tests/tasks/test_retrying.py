@@ -83,7 +83,7 @@ def test_the_definition_of_a_queue_comes_before_the_defaults_of_tasks(harness: H
 class Fatal(ConnectionError): ...
 
 
-def run_once(error: BaseException, **options: Any) -> Any:
+def run_once(error: BaseException, using: Any = None, **options: Any) -> Any:
     """Return the status of a job after one run of a task that raises, and the delay of its retry."""
     clock = ManualClock()
     queue = Queue("q", storage=MemoryStorage(clock=clock), block_timeout=30)
@@ -92,7 +92,7 @@ def run_once(error: BaseException, **options: Any) -> Any:
     def task() -> None:
         raise error
 
-    handle = task.enqueue()
+    handle = task.using(**using or {}).enqueue()
     with Client(queue.storage).subscribe("q") as events, queue:
         next(event for event in events if event.name in ("failing", "failed", "queued"))
         status = handle.status()
@@ -111,6 +111,17 @@ def test_retry_on_and_discard_on_choose_exceptions() -> None:
     assert run_once(Retry(delay=9), **only) == ("failing", 9)
     assert run_once(Snooze(delay=9), **only) == ("queued", 9)
     assert run_once(Discard("no"), retry_on=Discard) == ("failed", None)
+
+
+def test_a_call_may_have_its_own_choice_of_exceptions() -> None:
+    flat = {"retry_backoff": False, "retry_delay": 5}
+    assert run_once(ConnectionResetError(), {"retry_on": ConnectionError}, **flat) == ("failing", 5)
+    assert run_once(ValueError(), {"retry_on": [ConnectionError]}, **flat) == ("failed", None)
+    assert run_once(ValueError(), {"retry_on": None}, **flat, retry_on=ConnectionError) == ("failing", 5)
+    assert run_once(Fatal(), {"discard_on": (ConnectionError, KeyError)}, **flat) == ("failed", None)
+    assert run_once(ValueError(), {"discard_on": Fatal, "headers": {"a": "b"}}, **flat) == ("failing", 5)
+    with pytest.raises(ValidationError, match=r"backoff is an option of task\(\)"):
+        run_once(ValueError(), {"backoff": lambda _error, _attempt: 1})
 
 
 def test_backoff_is_a_function_of_the_error_and_the_attempt(caplog: pytest.LogCaptureFixture) -> None:
