@@ -30,6 +30,8 @@ def upgrade() -> None:
         "views/0001_jobs.sql",
         "views/0001_monitoring.sql",
         "functions/0001_get.sql",
+        "schema/0001_inspection.sql",
+        "functions/0001_inspection.sql",
     ):
         run_sql(path)
 

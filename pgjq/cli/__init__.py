@@ -20,6 +20,7 @@ from pgjq.cli.prune import prune
 from pgjq.cli.queues import queues
 from pgjq.cli.reaper import reaper
 from pgjq.cli.root import EXIT_CODES, Commands
+from pgjq.cli.web import web
 from pgjq.cli.worker import worker
 from pgjq.cli.workers import workers
 
@@ -68,6 +69,7 @@ main.add_command(delete)
 main.add_command(jobs)
 main.add_command(queues)
 main.add_command(workers)
+main.add_command(web)
 main.add_command(pipeline)
 main.add_command(prune)
 main.add_command(bench)

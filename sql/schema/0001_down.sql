@@ -1,4 +1,10 @@
 -- Undo revision 0001: drop every job, record and function of pgjq in this schema. The schema itself stays.
+drop function if exists pgjq.end_action(bigint, bigint);
+drop function if exists pgjq.begin_action(text, text, text, text[]);
+drop function if exists pgjq.record_minutes();
+drop function if exists pgjq.describe_jobs(integer[], bigint[]);
+drop function if exists pgjq.error_place(text);
+drop table if exists pgjq.minute, pgjq.audit;
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
 drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
 drop function if exists pgjq.error_excerpt(text, text);
