@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgjq.cli.run import check_storage
+from pgjq.blocking import drive
 from pgjq.cli.storage import with_storage
-from pgjq.errors import MissingExtraError, ValidationError
+from pgjq.errors import MissingExtraError
 from pgjq.web import create_app
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pgjq.storage.base import Storage
 
 STOP_SECONDS = 2
@@ -39,11 +41,9 @@ def web(storage: Storage, *, host: str, port: int, token: str | None, read_only:
       pgjq web --port 9000 --read-only --hide-payloads
       PGJQ_WEB_TOKEN=… pgjq web --host 0.0.0.0
     """  # noqa: D301
-    if token is not None and not token.strip():
-        raise ValidationError("--token must not be empty")
-    secret = token or secrets.token_urlsafe(24)
+    secret = token or secrets.token_urlsafe(24)  # An empty PGJQ_WEB_TOKEN is none.
     app = create_app(storage, auth=secret, read_only=read_only, hide_payloads=hide_payloads)
-    check_storage(storage)
+    drive(storage.operations("sync").queue_names())  # A wrong address or missing schema is an error at once.
     _serve(app, host, port, None if token else secret)
 
 
@@ -52,11 +52,19 @@ def _serve(app: Any, host: str, port: int, printed: str | None) -> None:
         import uvicorn
     except ImportError as error:
         raise MissingExtraError("web", "pgjq web") from error
-    # No log of requests: a token in an address would be in it. A stream of events never ends by itself.
+    # No log of requests: a token in an address would be in it.
     settings = uvicorn.Config(
         app, host, port, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS, ws="none"
     )
     listening = settings.bind_socket()
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     click.echo(f"pgjq web: {address}{f'?token={printed}' if printed else ' (with your token)'}")
-    uvicorn.Server(settings).run(sockets=[listening])
+    server = uvicorn.Server(settings)
+    ends = server.handle_exit
+
+    def handle_exit(number: int, frame: FrameType | None) -> None:
+        app.state.stopping = True
+        ends(number, frame)
+
+    server.handle_exit = handle_exit
+    server.run(sockets=[listening])

@@ -61,8 +61,9 @@ def _throughput(slots: Sequence[Minute | None], end: datetime) -> Chart:
         _bar(number, column, len(slots), top) for number, column in enumerate(zip(*stacks, strict=True))
     )
     texts = [f"{m.completed:,} completed, {m.failed:,} failed, {m.cancelled:,} cancelled" if m else "" for m in slots]
+    latest = next((total for total, m in zip(reversed(sums), reversed(slots), strict=True) if m), None)
     keys = (("c2", "completed"), ("c6", "failed"), ("c7", "cancelled"))
-    drawn = _chart("Jobs ended per minute", shapes, texts, end=end, ends=(top, sums[-1]), label=_plain)
+    drawn = _chart("Jobs ended per minute", shapes, texts, end=end, ends=(top, latest), label=_plain)
     return replace(drawn, keys=keys)
 
 

@@ -17,6 +17,7 @@ from pgjq.errors import PgjqError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from starlette.datastructures import State
     from starlette.requests import Request
 
     from pgjq.storage.inspection import Inspection
@@ -24,24 +25,30 @@ if TYPE_CHECKING:
     from pgjq.web.app import Web
 
 INTERVAL: Final = 2.0
+PARTS: Final = 8
 LONGEST: Final = 600  # Events of one stream; then the browser connects again, and shows that it may.
 
 
 async def events(web: Web, request: Request, visitor: Visitor) -> StreamingResponse:
     """Return the stream."""
-    del request, visitor
+    del visitor
     headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(_stream(web.inspection), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _stream(web.inspection, request.app.state), media_type="text/event-stream", headers=headers
+    )
 
 
-async def _stream(inspection: Inspection) -> AsyncGenerator[str]:
+async def _stream(inspection: Inspection, state: State) -> AsyncGenerator[str]:
     before = ""
     yield "retry: 3000\n\n"
     for _ in range(LONGEST):
         now = await _mark(inspection)
         yield ": nothing\n\n" if now == before else "event: change\ndata: now\n\n"
         before = now
-        await asyncio.sleep(INTERVAL)
+        for _ in range(PARTS):
+            await asyncio.sleep(INTERVAL / PARTS)
+            if getattr(state, "stopping", False):  # `pgjq web` says so; a stream never ends by itself.
+                return
 
 
 async def _mark(inspection: Inspection) -> str:

@@ -133,7 +133,8 @@ async def job(web: Web, request: Request, visitor: Visitor) -> Response:
         raise JobNotFoundError(f"there is no job {job_id!r} in queue {name!r}; its record may have been pruned")
     may_read = visitor.may_read_content and (await web.rights()).content
     content = await web.inspection.content(name, job_id, SHOWN_BYTES) if may_read else None
-    attempts = await web.client.get_attempts(name, job_id) if web.features.attempts else None
+    client: Any = web.client  # It may have no attempts yet.
+    attempts = await client.get_attempts(name, job_id) if web.features.attempts else None
     return await web.render(
         "job.html",
         visitor,
@@ -177,7 +178,8 @@ async def schedules(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show the schedules, where the storage has them."""
     if not web.features.schedules:
         raise UnsupportedError("this storage has no schedules")
-    return await web.render("schedules.html", visitor, request, schedules=await web.client.get_schedules())
+    client: Any = web.client
+    return await web.render("schedules.html", visitor, request, schedules=await client.get_schedules())
 
 
 async def audit(web: Web, request: Request, visitor: Visitor) -> Response:

@@ -37,8 +37,10 @@ def findings(
     """List what is wrong, the worst first."""
     served = {name for worker in workers if worker.alive for name in worker.queues}
     found = [*_stalled(stalled), *_blocked(blocked), *_silent(workers)]
+    graveyards = {queue.dead_letter for queue in queues}
     for queue in queues:
-        found += _of_queue(queue, is_served=queue.name in served)
+        is_graveyard = queue.name in graveyards and queue.name not in served
+        found += _dead_letters(queue) if is_graveyard else _of_queue(queue, is_served=queue.name in served)
     return sorted(found, key=lambda finding: finding.level != "error")
 
 
@@ -58,6 +60,13 @@ def _of_queue(queue: QueueGlance, *, is_served: bool) -> Iterator[Finding]:
     if failing:
         text = f"{count(failing)} jobs of {queue.name} failed and will be tried again"
         yield Finding("warning", text, "Look at their errors.", link("jobs", queue=queue.name, state="failing"))
+
+
+def _dead_letters(queue: QueueGlance) -> Iterator[Finding]:
+    if queue.ready:
+        text = f"{count(queue.about_ready)} dead letters wait in {queue.name}"
+        here = link("queue", name=queue.name)
+        yield Finding("warning", text, "Mend what made them fail, then redrive them.", here)
 
 
 def _stalled(stalled: Sequence[Stalled]) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ class PostgresInspection:
     async def totals(self) -> Totals:
         """See `Inspection`."""
         ((queues, *sums, processing),) = await self._fetch("inspect_totals")
-        return Totals(queues, *(None if count is None else int(count) for count in sums), processing)
+        ready, deferred, failing, failed, completed = (None if count is None else int(count) for count in sums)
+        return Totals(queues, ready, deferred, failing, failed, completed, processing)
 
     async def minutes(self, queue: str | None, count: int) -> list[Minute]:
         """See `Inspection`."""

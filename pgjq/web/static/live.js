@@ -47,7 +47,7 @@
   listen();
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea")) return;
     const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (event.key === "r") refresh();
     else if (target && target.tagName === "INPUT") { event.preventDefault(); target.focus(); }
