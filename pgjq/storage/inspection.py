@@ -29,7 +29,7 @@ class QueueGlance:
     oldest: float | None
     processing: int
     counted: QueueStats | None = None
-    dead_letter: str | None = None
+    takes_dead_letters: bool = False
 
     @property
     def about_ready(self) -> int:

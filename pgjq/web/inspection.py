@@ -72,7 +72,8 @@ class OperationsInspection:
         stats = [await self._ops.stats(n) for n in names]
         stats.sort(key=lambda s: (-s.ready - s.failing, s.name))
         shown = sorted(stats[:limit], key=lambda s: s.name)
-        return [_glance(counted, definitions.get(counted.name)) for counted in shown]
+        dead = {info.dead_letter for info in definitions.values()}
+        return [_glance(counted, definitions.get(counted.name), counted.name in dead) for counted in shown]
 
     async def totals(self) -> Totals:
         """See `Inspection`."""
@@ -199,7 +200,7 @@ def error_place(error: JobError | None) -> str | None:
     return "{}:{} in {}".format(*frames[-1]) if frames else None
 
 
-def _glance(counted: QueueStats, info: Any) -> QueueGlance:
+def _glance(counted: QueueStats, info: Any, takes_dead_letters: bool) -> QueueGlance:  # noqa: FBT001
     return QueueGlance(
         counted.name,
         info is not None and info.paused,
@@ -207,7 +208,7 @@ def _glance(counted: QueueStats, info: Any) -> QueueGlance:
         counted.oldest_ready_age,
         counted.processing,
         counted,
-        None if info is None else info.dead_letter,
+        takes_dead_letters,
     )
 
 

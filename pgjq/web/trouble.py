@@ -37,10 +37,9 @@ def findings(
     """List what is wrong, the worst first."""
     served = {name for worker in workers if worker.alive for name in worker.queues}
     found = [*_stalled(stalled), *_blocked(blocked), *_silent(workers)]
-    graveyards = {queue.dead_letter for queue in queues}
     for queue in queues:
-        is_graveyard = queue.name in graveyards and queue.name not in served
-        found += _dead_letters(queue) if is_graveyard else _of_queue(queue, is_served=queue.name in served)
+        is_dead = queue.takes_dead_letters and queue.name not in served
+        found += _dead_letters(queue) if is_dead else _of_queue(queue, is_served=queue.name in served)
     return sorted(found, key=lambda finding: finding.level != "error")
 
 

@@ -55,6 +55,11 @@ def ago(moment: datetime | None, now: datetime | None = None) -> Markup:
     )
 
 
+def is_past(moment: datetime) -> bool:
+    """Whether a time has passed."""
+    return moment <= datetime.now(UTC)
+
+
 def readable(data: bytes | None, size: int | None = None) -> dict[str, Any]:
     """Return how to show stored bytes: as JSON with its numbers as they are, as text, or as hexadecimal."""
     if data is None:
@@ -98,4 +103,4 @@ def _pieces(value: Any, indent: str) -> Iterator[str]:
             yield json.dumps(value, ensure_ascii=False)
 
 
-FILTERS: Final = {"count": count, "at_most": at_most, "duration": duration, "ago": ago}
+FILTERS: Final = {"count": count, "at_most": at_most, "duration": duration, "ago": ago, "is_past": is_past}

@@ -2,7 +2,7 @@
 --
 -- Ready jobs are counted up to 100. Index: job_ready, for each queue from its head; job_lease.
 with shown as (
-    select q.id, q.name, q.paused, q.dead_letter, q.stats from pgjq.queue as q
+    select q.id, q.name, q.paused, q.stats from pgjq.queue as q
     where
         (:queue::text is null or q.name = :queue) and (:name::text is null or strpos(lower(q.name), lower(:name)) > 0)
     order by
@@ -15,7 +15,8 @@ running as (
 )
 
 select
-    s.name, s.paused, s.id, s.dead_letter, pgjq.count_ready(s.id, 100) as ready,
+    s.name, s.paused, exists (select from pgjq.queue as o where o.dead_letter = s.name) as takes_dead_letters,
+    pgjq.count_ready(s.id, 100) as ready,
     extract(epoch from b.oldest_age)::double precision as oldest, coalesce(r.jobs, 0) as processing, s.stats
 from shown as s
 left join running as r on s.id = r.queue_id

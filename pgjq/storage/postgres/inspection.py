@@ -292,12 +292,12 @@ def _walks(wanted: JobSearch) -> tuple[str, ...]:
 
 
 def _glance(row: Sequence[Any]) -> QueueGlance:
-    name, paused, _, dead_letter, ready, oldest, processing, counted = row
+    name, paused, takes_dead_letters, ready, oldest, processing, counted = row
     stats = None
     if counted is not None:
         counts = [counted.get(count, 0) for count in _COUNTS]
         stats = rows.queue_stats(name, [*counts, counted["oldest_ready_age"]])
-    return QueueGlance(name, paused, ready, oldest, processing, stats, dead_letter)
+    return QueueGlance(name, paused, ready, oldest, processing, stats, takes_dead_letters)
 
 
 def _found(row: Sequence[Any]) -> FoundJob:
