@@ -129,5 +129,5 @@ $(MERMAID): | .venv/.dev
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,docs,embedded,redis,file,msgpack,spark,examples]'
+	@$(INSTALL) --editable '.[dev,docs,embedded,redis,file,msgpack,spark,web,examples]'
 	@touch $@ .venv/.demo

@@ -17,6 +17,8 @@ delete from pgjq.bulk_write;
 delete from pgjq.bulk_body;
 delete from pgjq.reservation;
 delete from pgjq.registration;
+delete from pgjq.minute;
+delete from pgjq.audit;
 delete from pgjq.worker;
 delete from pgjq.queue;
 create or replace function pgjq.now() returns timestamptz

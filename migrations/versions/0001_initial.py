@@ -58,6 +58,8 @@ FILES = (
     "views/0001_schedules.sql",
     "functions/0001_get.sql",
     "functions/0001_retry.sql",
+    "schema/0001_inspection.sql",
+    "functions/0001_inspection.sql",
     "functions/0001_planner_settings.sql",
 )
 

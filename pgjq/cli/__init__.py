@@ -27,6 +27,7 @@ COMMANDS = {
     "queues": ("pgjq.cli.queues", "List, define, pause and count queues."),
     "schedules": ("pgjq.cli.schedules", "List, create, pause and explain schedules."),
     "workers": ("pgjq.cli.workers", "List workers."),
+    "web": ("pgjq.cli.web", "Serve a web page that shows and steers queues and jobs."),
     "pipeline": ("pgjq.cli.pipeline", "Analyse the history of jobs with Spark."),
     "prune": ("pgjq.cli.prune", "Delete jobs and records whose retention has passed."),
     "bench": ("pgjq.cli.bench", "Measure the speed of a storage."),

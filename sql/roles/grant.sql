@@ -63,9 +63,11 @@ alter function pgjq.prune_waiting security definer;
 alter function pgjq.prune_workers security definer;
 alter function pgjq.record_queue_stats security definer;
 alter function pgjq.unblock_key_of_job security definer;
+alter function pgjq.record_minutes security definer;
 grant execute on function
 pgjq.claim, pgjq.find_claimed, pgjq.settle, pgjq.find_settled, pgjq.save_checkpoint, pgjq.reap, pgjq.fail_invalid_jobs,
 pgjq.prune_ended, pgjq.prune_waiting, pgjq.prune_workers, pgjq.record_queue_stats, pgjq.unblock_key_of_job,
+pgjq.record_minutes,
 pgjq.wake, pgjq.has_uncommitted_jobs, pgjq.has_subscribers, pgjq.event, pgjq.notification_pages, pgjq.publish
 to pgjq_worker, pgjq_admin;
 grant select (id, name, paused) on pgjq.queue to pgjq_worker;
@@ -101,7 +103,10 @@ grant select (
     stalled, state, superseded, singleton_key
 ) on pgjq.done to pgjq_monitor;
 grant select (seq, queue_id, stalled_on) on pgjq.progress to pgjq_monitor;
-grant execute on function pgjq.error_excerpt, pgjq.count_ready to pgjq_monitor, pgjq_admin;
+grant execute on function pgjq.error_excerpt, pgjq.error_place, pgjq.count_ready to pgjq_monitor, pgjq_admin;
+alter function pgjq.describe_jobs security definer;
+grant execute on function pgjq.describe_jobs to pgjq_monitor, pgjq_admin;
+grant select on pgjq.minute, pgjq.audit, pgjq.job_seq to pgjq_monitor, pgjq_admin;
 
 -- Admins: all of that, and define queues; cancel, retry, delete and find jobs. The schema itself stays its owner's.
 alter function pgjq.create_queue security definer;
@@ -112,13 +117,16 @@ alter function pgjq.delete_jobs security definer;
 alter function pgjq.retry_job security definer;
 alter function pgjq.retry_jobs security definer;
 alter function pgjq.redrive security definer;
+alter function pgjq.begin_action security definer;
+alter function pgjq.end_action security definer;
 alter function pgjq.create_schedule security definer;
 alter function pgjq.pause_schedule security definer;
 alter function pgjq.resume_schedule security definer;
 alter function pgjq.delete_schedule security definer;
 grant execute on function
 pgjq.create_queue, pgjq.update_queue, pgjq.delete_queue, pgjq.cancel_jobs, pgjq.delete_jobs, pgjq.retry_job,
-pgjq.retry_jobs, pgjq.redrive, pgjq.create_schedule, pgjq.pause_schedule, pgjq.resume_schedule, pgjq.delete_schedule
+pgjq.retry_jobs, pgjq.redrive, pgjq.create_schedule, pgjq.pause_schedule, pgjq.resume_schedule, pgjq.delete_schedule,
+pgjq.begin_action, pgjq.end_action
 to pgjq_admin;
 grant select, insert, update, delete on
 pgjq.queue, pgjq.worker, pgjq.registration, pgjq.body, pgjq.job, pgjq.done, pgjq.progress, pgjq.time_slot, pgjq.schedule

@@ -16,6 +16,12 @@ drop function if exists pgjq.create_schedule(
 );
 drop function if exists pgjq.wake_schedules();
 drop table if exists pgjq.schedule_tick, pgjq.schedule;
+drop function if exists pgjq.end_action(bigint, bigint);
+drop function if exists pgjq.begin_action(text, text, text, text[]);
+drop function if exists pgjq.record_minutes();
+drop function if exists pgjq.describe_jobs(integer[], bigint[]);
+drop function if exists pgjq.error_place(text);
+drop table if exists pgjq.minute, pgjq.audit;
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
 drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
 select pgjq.drop_old_stages(-3600);

@@ -23,9 +23,9 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 
 def test_three_workers_and_two_reapers_wait_for_one_migration() -> None:
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in OURS.items()}
-    assert replicas == {"migrate": 1, "worker": 3, "reaper": 2}
+    assert replicas == {"migrate": 1, "worker": 3, "reaper": 2, "web": 1}
     waiting = {name for name, service in OURS.items() if "migrate" in service["depends_on"]}
-    assert waiting == {"worker", "reaper"}
+    assert waiting == {"worker", "reaper", "web"}
     assert "--leader-election" in OURS["reaper"]["command"]
 
 

@@ -91,6 +91,10 @@ CALLS = {
     "create_queue": "'own', 3, true, 5, '{\"retry_limit\": 1}'",
     "update_queue": "'own', '{\"retry_limit\": 2}'",
     "delete_queue": "'own'",
+    "describe_jobs": "'{8}', '{1}'",
+    "record_minutes": "",
+    "begin_action": "'ann', 'retry', 'q', '{one}'",
+    "end_action": "1, 1",
 }
 
 

@@ -168,6 +168,10 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
         """See `Operations`."""
         return await self._do(partial(reads.get, queue=queue, job_ids=job_ids))
 
+    async def content(self, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
+        """Read a job's payload and checkpoint, for the web page."""
+        return await self._do(partial(reads.content, queue=queue, job_id=job_id))
+
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`."""
         return await self._do(partial(reads.find, wanted=wanted))

@@ -24,6 +24,12 @@ def get(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
     return {job_id: status_of(record, jobs.now) for job_id, record in found if record is not None}
 
 
+def content(jobs: Jobs, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
+    """Read a job's payload and checkpoint."""
+    record = jobs.current(queue, job_id)
+    return None if record is None else (record.payload, record.checkpoint)
+
+
 def find(jobs: Jobs, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
     """List jobs in enqueue order."""
     matching = (r for r in jobs.records.values() if r.seq > wanted.after and _matches(r, wanted))

@@ -106,6 +106,7 @@ class PostgresDefinitions(Statements):
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """See `Definitions`."""
         found = await self._fetch("record_queue_stats", {"with_endings": with_endings})
+        await self._fetch("record_minutes")
         return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
 
     async def _change_queue(self, name: str, params: dict[str, Any]) -> str:

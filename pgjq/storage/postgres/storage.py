@@ -10,6 +10,7 @@ from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.postgres.background_connection import BackgroundConnection, DedicatedPool
 from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.dedicated import DedicatedOperations
+from pgjq.storage.postgres.inspection import PostgresInspection
 from pgjq.storage.postgres.leader import LeaderLocks
 from pgjq.storage.postgres.listener import Listener
 from pgjq.storage.postgres.operations import PostgresOperations
@@ -19,6 +20,7 @@ from pgjq.storage.postgres.server import Server
 
 if TYPE_CHECKING:
     from pgjq.blocking import Mode
+    from pgjq.storage.inspection import Inspection
 
 
 class PostgresStorage:
@@ -70,6 +72,10 @@ class PostgresStorage:
         """Return sync operations on the background connection."""
         pool = DedicatedPool(self._background)
         return DedicatedOperations("sync", pool, self._queries, self._listener, self._background_locks)
+
+    def inspection(self) -> Inspection:
+        """Return the reads of the web page, in async mode."""
+        return PostgresInspection(self._pools.async_pool)
 
     def close(self) -> None:
         """Close every connection, resign every leadership, end every wait. Closing twice is allowed."""

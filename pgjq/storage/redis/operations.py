@@ -21,6 +21,7 @@ from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snooze
 from pgjq.storage.base import HeartbeatResult, Settled, made
 from pgjq.storage.mailbox import Mailbox, MailboxSubscription
 from pgjq.storage.redis import enqueue, rows
+from pgjq.storage.redis.keys import OF_A_QUEUE
 from pgjq.storage.redis.result_waiter import RedisResultWaiter
 from pgjq.storage.redis.scripts import script
 from pgjq.storage.workers import list_workers
@@ -195,6 +196,15 @@ class RedisOperations:
         """See `Operations`."""
         found, *outcomes = await self._run("get", queue, rows.write(list(job_ids)))
         return {status.id: status for _, status in rows.statuses(queue, found, outcomes)}
+
+    async def content(self, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
+        """Read a job's payload and checkpoint, for the web page."""
+        keys = dict(zip(OF_A_QUEUE, self._keys.of_queue(queue), strict=True))
+        seq: Any = await self._transport.command("HGET", keys["ids"], job_id)
+        payload: Any = None if seq is None else await self._transport.command("HGET", keys["payloads"], seq)
+        if payload is None:
+            return None
+        return payload, await self._transport.command("HGET", keys["checkpoints"], seq)
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`.

@@ -1,0 +1,249 @@
+"""The pages, one function each. They read through the inspection, which bounds what each of them costs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pgjq.errors import JobNotFoundError, QueueNotFoundError, UnsupportedError, ValidationError
+from pgjq.job import STATES
+from pgjq.storage.inspection import JobSearch
+from pgjq.web import actions
+from pgjq.web.charts import charts_of
+from pgjq.web.failures import groups_of
+from pgjq.web.query import FIELDS, given, is_empty, search_of
+from pgjq.web.trouble import findings
+from pgjq.web.wording import SHOWN_BYTES, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from pgjq.storage.inspection import FoundJob
+    from pgjq.web.access import Visitor
+    from pgjq.web.app import Web
+
+QUEUES: Final = 100
+JOBS: Final = 50
+WORKERS: Final = 200
+TROUBLES: Final = 50
+FAILURES: Final = 500
+MINUTES: Final = 60
+PREVIEW_SECONDS: Final = 0.5
+_DONE: Final = {
+    "retry": "queued again",
+    "cancel": "cancelled, or asked to stop",
+    "delete": "deleted",
+    "redrive": "sent back to where they came from",
+}
+
+
+async def overview(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show all queues, what is wrong, and how jobs flow."""
+    name = request.query_params.get("q") or None
+    read = web.inspection
+    queues, totals = await read.queues(name=name, limit=QUEUES), await read.totals()
+    workers, stalled = await read.workers(WORKERS), await read.stalled(TROUBLES)
+    blocked = await read.blocked(None, TROUBLES)
+    return await web.render(
+        "overview.html",
+        visitor,
+        request,
+        queues=queues,
+        totals=totals,
+        workers=workers,
+        served=_served(workers),
+        findings=findings(queues, workers, stalled, blocked),
+        charts=charts_of(await read.minutes(None, MINUTES), MINUTES),
+        name=name or "",
+    )
+
+
+async def queue(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show one queue."""
+    name = _asked(request, "name")
+    found = await web.inspection.queues(queue=name, limit=1)
+    if not found:
+        raise QueueNotFoundError(f"there is no queue {name!r}; the first enqueue, or create_queue, makes one")
+    workers = [worker for worker in await web.inspection.workers(WORKERS) if name in worker.queues]
+    blocked = await web.inspection.blocked(name, TROUBLES)
+    stalled = [job for job in await web.inspection.stalled(TROUBLES) if job.queue == name]
+    span = 24 * 60 if request.query_params.get("span") == "day" else MINUTES
+    return await web.render(
+        "queue.html",
+        visitor,
+        request,
+        queue=found[0],
+        definition=await _definition(web, name),
+        workers=workers,
+        blocked=blocked,
+        findings=findings(found, workers, stalled, blocked),
+        charts=charts_of(await web.inspection.minutes(name, span), span),
+        span=span,
+        jobs=(await web.inspection.search(JobSearch(queue=name), None, 10)).jobs,
+    )
+
+
+async def jobs(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Find jobs."""
+    filled = given(request.query_params)
+    page = await web.inspection.search(search_of(filled), request.query_params.get("after") or None, JOBS)
+    return await web.render(
+        "jobs.html",
+        visitor,
+        request,
+        filled=filled,
+        field={name: filled.get(name, "") for name in FIELDS},
+        page=page,
+        states=STATES,
+        taken=actions.TAKEN,
+        is_first="after" not in request.query_params,
+    )
+
+
+async def bulk(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show how many jobs an action would change, and which."""
+    action, filled = _asked(request, "action"), given(request.query_params)
+    if action not in actions.BULK:
+        raise ValidationError(f"there is no action {action!r} for many jobs")
+    wanted = search_of(filled)
+    if is_empty(wanted):
+        raise ValidationError("say which jobs: a queue, a state, a key, an error or an age")
+    made_at = wanted.created_before or datetime.now(UTC)
+    found: list[FoundJob] = []
+    until = time.monotonic() + PREVIEW_SECONDS
+    async for batch in actions.matching(web, replace(wanted, created_before=made_at), action, until):
+        found += batch
+    is_part = time.monotonic() >= until or len(found) >= actions.MOST
+    return await web.render(
+        "bulk.html", visitor, request, action=action, filled={**filled, "older": made_at.isoformat()}, found=found,
+        is_part=is_part, most=actions.MOST, asked=filled,
+    )  # fmt: skip
+
+
+async def job(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show one job."""
+    name, job_id = _asked(request, "queue"), _asked(request, "id")
+    status = await web.inspection.status(name, job_id)
+    if status is None:
+        raise JobNotFoundError(f"there is no job {job_id!r} in queue {name!r}; its record may have been pruned")
+    may_read = visitor.may_read_content and (await web.rights()).content
+    content = await web.inspection.content(name, job_id, SHOWN_BYTES) if may_read else None
+    client: Any = web.client  # It may have no attempts yet.
+    attempts = await client.get_attempts(name, job_id) if web.features.attempts else None
+    return await web.render(
+        "job.html",
+        visitor,
+        request,
+        job=status,
+        attempts=attempts,
+        may_read=may_read,
+        payload=readable(content.payload, content.payload_size) if content else None,
+        checkpoint=readable(content.checkpoint, content.checkpoint_size) if content and content.checkpoint else None,
+        result=readable(status.result) if may_read and status.result is not None else None,
+        steps=_steps(status),
+    )
+
+
+async def failures(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show failures, grouped by error."""
+    name = request.query_params.get("queue") or None
+    failed = await web.inspection.search(JobSearch(queue=name, state="failed"), None, FAILURES)
+    failing = await web.inspection.search(JobSearch(queue=name, state="failing"), None, FAILURES)
+    found = [*failed.jobs, *failing.jobs]
+    return await web.render(
+        "failures.html", visitor, request, groups=groups_of(found), looked_at=len(found), queue=name,
+        is_part=failed.next is not None or failing.next is not None,
+    )  # fmt: skip
+
+
+async def workers(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show workers and leaders."""
+    return await web.render(
+        "workers.html",
+        visitor,
+        request,
+        workers=await web.inspection.workers(WORKERS),
+        leaders=await web.inspection.leaders(),
+        stalled=await web.inspection.stalled(TROUBLES),
+        most=WORKERS,
+    )
+
+
+async def schedules(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show the schedules, where the storage has them."""
+    if not web.features.schedules:
+        raise UnsupportedError("this storage has no schedules")
+    client: Any = web.client
+    return await web.render("schedules.html", visitor, request, schedules=await client.get_schedules())
+
+
+async def audit(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show what people did on this page."""
+    if not (await web.rights()).audit:
+        raise UnsupportedError("this login may not read what people did; docs/roles.md says which may")
+    before = request.query_params.get("before", "")
+    name = request.query_params.get("queue") or None
+    number = int(before) if before.isdecimal() else None
+    entries = await web.inspection.audit(queue=name, before=number, limit=JOBS)
+    return await web.render("audit.html", visitor, request, entries=entries, full=len(entries) == JOBS, queue=name)
+
+
+def done_text(params: Mapping[str, str]) -> str:
+    """Return what an action did, from a fixed set of sentences."""
+    action, count = params.get("did", ""), params.get("count", "")
+    if action in ("pause", "resume"):
+        return "Paused. Running jobs go on." if action == "pause" else "Resumed."
+    if action in _DONE and count.isdecimal() and len(count) < 12:  # noqa: PLR2004
+        return f"{int(count):,} {'job' if int(count) == 1 else 'jobs'} {_DONE[action]}."
+    return "Done." if action == "run" else ""
+
+
+def _asked(request: Request, name: str) -> str:
+    value = request.query_params.get(name, "")
+    if not value:
+        raise ValidationError(f"the address lacks {name}=…")
+    return value
+
+
+def _served(workers: Any) -> dict[str, int]:
+    served: dict[str, int] = {}
+    for worker in workers:
+        for name in worker.queues if worker.alive else ():
+            served[name] = served.get(name, 0) + 1
+    return served
+
+
+async def _definition(web: Web, name: str) -> Any:
+    return await web.client.get_queue(name) if web.features.definitions else None
+
+
+def _steps(status: Any) -> list[tuple[str, Any, str]]:
+    """Return what happened to a job, and what will."""
+    found = [("enqueued", status.created_at, "")]
+    if status.run_at and status.state in ("queued", "failing"):
+        found.append(("runs at", status.run_at, "again" if status.state == "failing" else ""))
+    if status.started_at:
+        found.append(("last started", status.started_at, f"attempt {status.attempts} of {status.max_attempts}"))
+    if status.state == "processing" and status.locked_until:
+        found.append(("lease ends", status.locked_until, "unless the worker renews it"))
+    if status.finished_at:
+        found.append((status.state, status.finished_at, ""))
+    return sorted(found, key=lambda step: step[1])
+
+
+PAGES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
+    "/": overview,
+    "/queue": queue,
+    "/jobs": jobs,
+    "/bulk": bulk,
+    "/job": job,
+    "/failures": failures,
+    "/workers": workers,
+    "/schedules": schedules,
+    "/audit": audit,
+}

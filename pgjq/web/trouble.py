@@ -1,0 +1,91 @@
+"""What is wrong, in sentences that say what to do: shown first on the overview and on a queue's page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pgjq.web.query import link
+from pgjq.web.wording import count, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pgjq.job import WorkerInfo
+    from pgjq.storage.inspection import BlockedKey, QueueGlance, Stalled
+
+MOST: Final = 8
+OLD: Final = 300.0  # Seconds that a ready job may wait before it is worth a line.
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, what to do about it, and a page that shows more."""
+
+    level: str
+    text: str
+    advice: str
+    link: str
+
+
+def findings(
+    queues: Sequence[QueueGlance],
+    workers: Sequence[WorkerInfo],
+    stalled: Sequence[Stalled],
+    blocked: Sequence[BlockedKey],
+) -> list[Finding]:
+    """List what is wrong, the worst first."""
+    served = {name for worker in workers if worker.alive for name in worker.queues}
+    found = [*_stalled(stalled), *_blocked(blocked), *_silent(workers)]
+    for queue in queues:
+        is_dead = queue.takes_dead_letters and queue.name not in served
+        found += _dead_letters(queue) if is_dead else _of_queue(queue, is_served=queue.name in served)
+    return sorted(found, key=lambda finding: finding.level != "error")
+
+
+def _of_queue(queue: QueueGlance, *, is_served: bool) -> Iterator[Finding]:
+    here = link("queue", name=queue.name)
+    waiting = f"{'about ' if queue.is_estimate else ''}{count(queue.about_ready)}"
+    failing = queue.counted.failing if queue.counted else 0
+    if queue.paused and queue.ready:
+        text = f"{queue.name} is paused, and {waiting} jobs wait"
+        yield Finding("warning", text, "Resume it when they may run.", here)
+    elif queue.ready and not is_served:
+        yield Finding("error", f"no worker serves {queue.name}, and {waiting} jobs wait",
+                      "Start one: pgjq worker MODULE:QUEUE, with the module that has its handler.", here)  # fmt: skip
+    elif queue.oldest is not None and queue.oldest > OLD:
+        text = f"the oldest job of {queue.name} has waited {duration(queue.oldest)}"
+        yield Finding("warning", text, "Add workers or raise --concurrency, or see what keeps them busy.", here)
+    if failing:
+        text = f"{count(failing)} jobs of {queue.name} failed and will be tried again"
+        yield Finding("warning", text, "Look at their errors.", link("jobs", queue=queue.name, state="failing"))
+
+
+def _dead_letters(queue: QueueGlance) -> Iterator[Finding]:
+    if queue.ready:
+        text = f"{count(queue.about_ready)} dead letters wait in {queue.name}"
+        here = link("queue", name=queue.name)
+        yield Finding("warning", text, "Mend what made them fail, then redrive them.", here)
+
+
+def _stalled(stalled: Sequence[Stalled]) -> Iterator[Finding]:
+    if stalled:
+        job = stalled[0]
+        text = f"{len(stalled)} running jobs are overdue; {job.id} of {job.queue} for {duration(job.overdue)}"
+        yield Finding("error", text, "No reaper has taken them back: start a worker or pgjq reaper.",
+                      link("jobs", state="processing"))  # fmt: skip
+
+
+def _blocked(blocked: Sequence[BlockedKey]) -> Iterator[Finding]:
+    for key in blocked[:MOST]:
+        text = f"key {key.key} of {key.queue} is blocked by job {key.id}, which is {key.state}"
+        waiting = "" if not key.waiting else f" {key.waiting} jobs wait behind it."
+        yield Finding("error", text, f"Retry or delete that job.{waiting}", link("job", queue=key.queue, id=key.id))
+
+
+def _silent(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    silent = [worker for worker in workers if not worker.alive]
+    if silent:
+        names = ", ".join(worker.id for worker in silent[:3])
+        text = f"{len(silent)} workers went silent without stopping: {names}{' …' if len(silent) > 3 else ''}"  # noqa: PLR2004
+        yield Finding("warning", text, "They were killed or lost the network; their jobs run elsewhere.", "workers")

@@ -1,0 +1,15 @@
+-- Describe jobs by their numbers, those that match. Index: the primary keys; see sql/functions/0001_inspection.sql.
+select d.*
+from pgjq.describe_jobs(:queue_ids::integer[], :seqs::bigint[]) as d
+where
+    (:state::text is null or d.state = :state)
+    and (:id::text is null or d.id = :id)
+    and (:key::text is null or d.singleton_key = :key)
+    and (:worker::text is null or d.worker = :worker)
+    and (:created_before::timestamptz is null or d.created_at < :created_before)
+    and (:created_after::timestamptz is null or d.created_at >= :created_after)
+    and (
+        :error::text is null
+        or strpos(lower(concat_ws(': ', d.error_type, d.error_message)), lower(:error)) > 0
+        or strpos(lower(d.error_place), lower(:error)) > 0
+    )
