@@ -201,7 +201,9 @@ class RedisOperations:
         """Read a job's payload and checkpoint, for the web page."""
         keys = dict(zip(OF_A_QUEUE, self._keys.of_queue(queue), strict=True))
         seq: Any = await self._transport.command("HGET", keys["ids"], job_id)
-        payload: Any = None if seq is None else await self._transport.command("HGET", keys["payloads"], seq)
+        if seq is None:
+            return None
+        payload: Any = await self._transport.command("HGET", keys["payloads"], seq)
         if payload is None:
             return None
         return payload, await self._transport.command("HGET", keys["checkpoints"], seq)
