@@ -59,7 +59,7 @@ drop function if exists pgjq.delete_jobs(text, text[]);
 drop function if exists pgjq.cancel_jobs(text, text[]);
 drop function if exists pgjq.enqueue(
     text, jsonb, text, integer, timestamptz, double precision, double precision, integer, text, double precision,
-    boolean, text
+    boolean, text, jsonb
 );
 drop function if exists pgjq.enqueue_job(text, text, bytea, jsonb);
 drop function if exists pgjq.enqueue_jobs(text, text[], bytea[], jsonb, jsonb[], bigint[], boolean);
