@@ -84,6 +84,7 @@ $$;
 create function pgjq.due_schedules(most integer) returns setof pgjq.schedule
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
@@ -110,6 +111,7 @@ $$;
 create function pgjq.is_overlapping(there pgjq.schedule) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 begin
@@ -176,6 +178,7 @@ create function pgjq.apply_plan(
 ) returns jsonb
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $$
 #variable_conflict use_variable

@@ -95,6 +95,12 @@ CALLS = {
     "record_minutes": "",
     "begin_action": "'ann', 'retry', 'q', '{one}'",
     "end_action": "1, 1",
+    "create_schedule": "'tick', 'mail', '1', every => 60",
+    "due_schedules": "10",
+    "tick": '\'[{"name": "tick", "revision": 0, "ticks": [{"tick": "2026-01-01T00:00:00Z"}], "settings": {}}]\'',
+    "pause_schedule": "'tick'",
+    "resume_schedule": "'tick'",
+    "delete_schedule": "'tick'",
 }
 
 
@@ -119,7 +125,17 @@ def test_nothing_on_an_attackers_search_path_is_reached(house: House, server: st
                 attacker.execute("select pgjq.naive()")
             for function, arguments in CALLS.items():
                 attacker.execute(f"select pgjq.{function}({arguments})".encode())
-            for view in ("backlog", "throughput", "running", "failing", "failed", "blocked_keys", "workers", "jobs"):
+            for view in (
+                "backlog",
+                "throughput",
+                "running",
+                "failing",
+                "failed",
+                "blocked_keys",
+                "workers",
+                "jobs",
+                "schedules",
+            ):
                 attacker.execute(f"table pgjq.{view}".encode())
         execute(house.superuser, "drop owned by {} cascade", who["user"])
     execute(house.owner, "drop function pgjq.naive()")

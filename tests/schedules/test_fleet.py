@@ -92,21 +92,18 @@ def test_ten_workers_make_each_tick_as_missed_says(place: Place) -> None:
     assert set(found) == expected
 
 
-def test_processes_that_are_killed_around_a_tick_lose_and_repeat_none(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    for place in open_place("postgres", "sync", request, tmp_path):
-        conninfo = request.getfixturevalue("database")
-        for n in range(20):
-            place.client.create_schedule(f"s{n}", "imports", cron="* * * * *", missed="all")
-        for n in range(3):
-            with subprocess.Popen(
-                [sys.executable, "-c", PROCESS, conninfo, f"q{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            ) as process:
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"up\n"
-                place.advance(60)
-                process.kill()  # In the middle of its ticks, or before, or after.
-        with place.worker():
-            wait_until(partial(settled, place))
-        assert sorted(place.jobs()) == sorted(f"s{n}@2026-01-01T00:0{m}:00Z" for n in range(20) for m in (1, 2, 3))
+@pytest.mark.parametrize("place", ["postgres-sync"], indirect=True)
+def test_processes_that_are_killed_around_a_tick_lose_and_repeat_none(place: Place, database: str) -> None:
+    for n in range(20):
+        place.client.create_schedule(f"s{n}", "imports", cron="* * * * *", missed="all")
+    for n in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", PROCESS, database, f"q{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            place.advance(60)
+            process.kill()  # In the middle of its ticks, or before, or after.
+    with place.worker():
+        wait_until(lambda: settled(place))
+    assert sorted(place.jobs()) == sorted(f"s{n}@2026-01-01T00:0{m}:00Z" for n in range(20) for m in (1, 2, 3))

@@ -71,3 +71,29 @@ def test_a_thousand_ticks_are_made_in_batches_by_two_workers(place: Place, datab
         assert sql.execute("select count(distinct id) from pgjq.body").fetchone() == (1000,)
         explained = sql.execute("explain select min(due_at) from pgjq.schedule where due_at is not null").fetchall()
         assert any("schedule_due" in line for (line,) in explained)
+
+
+def test_a_worker_role_ticks_and_declares_and_only_an_admin_deletes(role_logins: dict[str, str]) -> None:
+    with (
+        closing(pgjq.PostgresStorage(role_logins["worker"])) as mine,
+        closing(pgjq.PostgresStorage(role_logins["admin"])) as theirs,
+    ):
+        admin, queue = pgjq.Client(theirs), pgjq.Queue("other", storage=mine, block_timeout=300)
+        admin.create_schedule("admin's", "imports", every=1)
+        queue.schedule(every=3600, name="worker's")(queue.task(_nothing))
+        with queue:
+            wait_until(lambda: admin.get_schedule("admin's").last_job_id is not None)
+        assert admin.get_schedule("worker's").payload["task"] == "_nothing"
+        for role in ("worker", "producer", "monitor"):
+            with closing(pgjq.PostgresStorage(role_logins[role])) as other, pytest.raises(pgjq.StorageError):
+                pgjq.Client(other).delete_schedule("admin's")
+        with closing(pgjq.PostgresStorage(role_logins["producer"])) as producer, pytest.raises(pgjq.StorageError):
+            pgjq.Client(producer).create_schedule("producer's", "imports", every=1)
+        with psycopg.connect(role_logins["monitor"]) as monitor:
+            assert monitor.execute("select count(*) from pgjq.schedules").fetchone() == (2,)
+        for name in ("admin's", "worker's"):
+            admin.delete_schedule(name)
+
+
+def _nothing() -> None:
+    pass
