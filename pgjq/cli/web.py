@@ -59,12 +59,12 @@ def _serve(app: Any, host: str, port: int, printed: str | None) -> None:
     listening = settings.bind_socket()
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     click.echo(f"pgjq web: {address}{f'?token={printed}' if printed else ' (with your token)'}")
-    server = uvicorn.Server(settings)
-    ends = server.handle_exit
 
-    def handle_exit(number: int, frame: FrameType | None) -> None:
-        app.state.stopping = True
-        ends(number, frame)
+    class Server(uvicorn.Server):
+        """Ends the streams of events, which do not end by themselves, when it is asked to stop."""
 
-    server.handle_exit = handle_exit
-    server.run(sockets=[listening])
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.stopping = True
+            super().handle_exit(sig, frame)
+
+    Server(settings).run(sockets=[listening])

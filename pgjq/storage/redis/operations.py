@@ -198,10 +198,10 @@ class RedisOperations:
         """Read a job's payload and checkpoint, for the web page."""
         keys = dict(zip(OF_A_QUEUE, self._keys.of_queue(queue), strict=True))
         seq = await self._transport.command("HGET", keys["ids"], job_id)
-        payload = None if seq is None else await self._transport.command("HGET", keys["payloads"], seq)
-        if payload is None:
+        if seq is None:
             return None
-        return payload, await self._transport.command("HGET", keys["checkpoints"], seq)
+        payload = await self._transport.command("HGET", keys["payloads"], seq)
+        return None if payload is None else (payload, await self._transport.command("HGET", keys["checkpoints"], seq))
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`.
