@@ -24,6 +24,7 @@ from benchmarks import (
     storages,
     tasks,
     wakeups,
+    web_pages,
     worker_memory,
     worker_throughput,
 )
@@ -53,6 +54,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "worker_memory": worker_memory.measure,
     "storages": storages.measure,
     "policies": policies.measure,
+    "web_pages": web_pages.measure,
     "spark_read": spark_read.measure,
     "spark_write": spark_write.measure,
     "spark_pipeline": spark_pipeline.measure,

@@ -61,7 +61,7 @@ def _serve(app: Any, host: str, port: int, printed: str | None) -> None:
     click.echo(f"pgjq web: {address}{f'?token={printed}' if printed else ' (with your token)'}")
 
     class Server(uvicorn.Server):
-        """Ends the streams of live updates when it is asked to stop."""
+        """Ends the streams of events, which do not end by themselves, when it is asked to stop."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             app.state.stopping = True

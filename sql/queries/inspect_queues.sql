@@ -15,7 +15,7 @@ running as (
 )
 
 select
-    s.name, s.paused, exists (select from pgjq.queue as o where o.dead_letter = s.name) as takes_dead_letters,
+    s.name, s.paused, coalesce(s.name in (select o.dead_letter from pgjq.queue as o), false) as takes_dead_letters,
     pgjq.count_ready(s.id, 100) as ready,
     extract(epoch from b.oldest_age)::double precision as oldest, coalesce(r.jobs, 0) as processing, s.stats
 from shown as s

@@ -200,13 +200,11 @@ class RedisOperations:
     async def content(self, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
         """Read a job's payload and checkpoint, for the web page."""
         keys = dict(zip(OF_A_QUEUE, self._keys.of_queue(queue), strict=True))
-        seq: Any = await self._transport.command("HGET", keys["ids"], job_id)
+        seq = await self._transport.command("HGET", keys["ids"], job_id)
         if seq is None:
             return None
-        payload: Any = await self._transport.command("HGET", keys["payloads"], seq)
-        if payload is None:
-            return None
-        return payload, await self._transport.command("HGET", keys["checkpoints"], seq)
+        payload = await self._transport.command("HGET", keys["payloads"], seq)
+        return None if payload is None else (payload, await self._transport.command("HGET", keys["checkpoints"], seq))
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`.
