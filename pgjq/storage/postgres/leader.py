@@ -18,14 +18,14 @@ Leadership saves work. Correctness never depends on it.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from pgjq.deadline import current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
+from pgjq.errors import StorageUnavailableError, UnsupportedError, storage_closed
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool import has_news
 from pgjq.storage.postgres.watchdog import hang_up
@@ -49,7 +49,7 @@ class LeaderLocks:
         self._queries = queries
         self._watchdog = watchdog
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._inherited: list[object] = []
         self._leader_locks: dict[tuple[str, str], LeaderLock] = {}
         self._closed = False
@@ -57,7 +57,7 @@ class LeaderLocks:
     def elect(self, role: str, candidate: str, ttl: float) -> bool:
         """Take leadership, or prove it; return whether the candidate leads."""
         if self._closed:
-            raise StorageError("this storage has been closed")
+            raise storage_closed()
         return self._leader_lock(role, candidate).elect(ttl)
 
     def leads(self, role: str, candidate: str) -> bool:
@@ -76,9 +76,9 @@ class LeaderLocks:
 
     def _leader_lock(self, role: str, candidate: str) -> LeaderLock:
         with self._lock:
-            if self._process != os.getpid():  # The sessions are the parent's; closing them here would break them.
+            if self._fork.happened:  # The sessions are the parent's; closing them here would break them.
                 self._inherited.append(self._leader_locks)
-                self._process, self._leader_locks = os.getpid(), {}
+                self._fork, self._leader_locks = ForkCheck(), {}
             return self._leader_locks.setdefault(
                 (role, candidate), LeaderLock(self._conninfo, self._queries, self._watchdog, role)
             )

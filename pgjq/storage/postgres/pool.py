@@ -6,7 +6,6 @@ An async pool belongs to the event loop that opened it, so there is one for each
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import select
 import threading
@@ -18,7 +17,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from pgjq.deadline import current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
+from pgjq.fork import ForkCheck
+from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool_log import mark, mark_async, pool_name
 from pgjq.storage.postgres.session import AsyncSession, Session, SyncSession
@@ -96,8 +97,7 @@ class Pools:
         so it sees every pool that was opened, however long the server took to answer before.
         """
         if self.closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
 
     def close(self) -> None:
         """Close both pools; may be called from any thread."""
@@ -112,7 +112,7 @@ class SyncPool:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._inherited: list[object] = []
         self._pool: ConnectionPool[Any] | None = None
 
@@ -169,7 +169,7 @@ class SyncPool:
                     raise self._pools.explain_timeout() from error
 
     def _opened(self) -> ConnectionPool[Any]:
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._leave_to_parent()
         if self._pool is None:
             self._pools.check()  # Not under the lock: `close` must not wait for a server that does not answer.
@@ -196,7 +196,7 @@ class SyncPool:
 
     def _leave_to_parent(self) -> None:
         """Start with an empty pool in a forked child; closing the parent's would break it."""
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._lock = threading.Lock()
         self._inherited.append(self._pool)
         self._pool = None
@@ -216,8 +216,7 @@ class AsyncPool:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
+        self._loops = PerLoop(self._make, forget=pools.watchdog.end)
 
     @asynccontextmanager
     async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
@@ -250,31 +249,23 @@ class AsyncPool:
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        with self._lock:
-            pool = self._by_loop.pop(asyncio.get_running_loop(), None)
+        pool = self._loops.pop()
         if pool is not None:
             await pool.close(_close_seconds())
             self._pools.watchdog.end()
 
     def drop(self) -> None:
         """Schedule the replacement of the connections of every loop."""
-        for loop, pool in tuple(self._by_loop.items()):
+        for loop, pool in self._loops.items():
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.drain()))
 
     def close_soon(self) -> None:
         """Schedule the closing of the connections of every running loop."""
-        with self._lock:
-            pools, self._by_loop = self._by_loop, {}
-        for loop, pool in pools.items():
+        for loop, pool in self._loops.pop_all().items():
             self._pools.watchdog.end()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close(_close_seconds())))
-
-    def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
-            del self._by_loop[loop]
-            self._pools.watchdog.end()
 
     async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
         until = min(time.monotonic() + PATIENCE, current_deadline().until)
@@ -293,28 +284,27 @@ class AsyncPool:
             await connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
-        loop = asyncio.get_running_loop()
-        if (pool := self._by_loop.get(loop)) is not None:
+        if (pool := self._loops.peek()) is not None:
             return pool
         await self.check()
-        with self._lock:
-            self._pools.refuse_if_closed()
-            if (pool := self._by_loop.get(loop)) is None:
-                self._forget_closed_loops()
-                pool = AsyncConnectionPool(
-                    self._pools.server.conninfo,
-                    kwargs=self._pools.server.connection,
-                    min_size=self._pools.min_size,
-                    max_size=self._pools.max_size,
-                    reconnect_timeout=ASK_AGAIN,
-                    name=pool_name(),
-                    configure=self._configure,
-                    open=False,
-                )
-                self._by_loop[loop] = pool
-                self._pools.watchdog.begin()
+        pool = self._loops.get()
         with translated():
             await pool.open()
+        return pool
+
+    def _make(self) -> AsyncConnectionPool[Any]:
+        self._pools.refuse_if_closed()
+        pool = AsyncConnectionPool[Any](
+            self._pools.server.conninfo,
+            kwargs=self._pools.server.connection,
+            min_size=self._pools.min_size,
+            max_size=self._pools.max_size,
+            reconnect_timeout=ASK_AGAIN,
+            name=pool_name(),
+            configure=self._configure,
+            open=False,
+        )
+        self._pools.watchdog.begin()
         return pool
 
 
