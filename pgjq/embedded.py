@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from pgjq.embedded_cluster import PORT, Cluster, open_cluster
 from pgjq.errors import StorageUnavailableError
+from pgjq.fork import ForkCheck
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -37,7 +38,7 @@ class EmbeddedServer:
         self._cluster = cluster
         self._socket = cluster.socket
         self._use = use
-        self._process = os.getpid()
+        self._fork = ForkCheck()
 
     @classmethod
     def start(cls, directory: Path | None = None, *, settings: Mapping[str, str] | None = None) -> Self:
@@ -68,7 +69,7 @@ class EmbeddedServer:
     def stop(self) -> None:
         """Leave the server, and stop it if no other process uses it. A second call does nothing."""
         # A forked child inherits this object; only its parent stops the server.
-        if self._use.closed or self._process != os.getpid():
+        if self._use.closed or self._fork.happened:
             return
         atexit.unregister(self.stop)
         with suppress(FileNotFoundError), _lock(self.directory):  # The directory may have been deleted.

@@ -37,6 +37,11 @@ class StorageError(PgjqError):
     """The storage could not perform the operation."""
 
 
+def storage_closed() -> StorageError:
+    """Return the error of an operation on a closed storage."""
+    return StorageError("this storage has been closed")
+
+
 class StorageUnavailableError(StorageError):
     """The storage cannot be reached now."""
 

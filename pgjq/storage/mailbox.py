@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pgjq.errors import StorageError
+from pgjq.errors import StorageError, storage_closed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -65,8 +65,7 @@ class Mailbox(Generic[T]):
             taken = list(self._items)
             self._items.clear()
         if self.closed and not taken:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
         return taken
 
     def _notify(self) -> None:

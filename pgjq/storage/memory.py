@@ -10,7 +10,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from pgjq.errors import StorageError, UnsupportedError
+from pgjq.errors import UnsupportedError, storage_closed
 from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.clock import StorageClock
 from pgjq.storage.model import reads
@@ -104,8 +104,7 @@ class MemoryStorage:
         """Do an operation under the lock, and notify subscribers in the order of operations."""
         with self.lock:
             if self.closed:
-                message = "this storage has been closed"
-                raise StorageError(message)
+                raise storage_closed()
             jobs = self.jobs
             jobs.begin(self.clock.now(), recording=self.subscribers.listens)
             answer = verb(jobs)

@@ -100,7 +100,7 @@ def test_every_event_loop_gathers_its_own() -> None:
 
     together = Batcher[int, int]("async", double)
     assert [asyncio.run(_wait(together.do(n))) for n in (1, 2)] == [2, 4]
-    assert len(together._by_loop) == 1
+    assert len(together._batches.items()) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2])

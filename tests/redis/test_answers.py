@@ -221,4 +221,4 @@ def test_a_task_that_gives_up_while_it_connects_leaves_nothing_behind(storage: p
         await ops.close()
 
     asyncio.run(give_up())
-    until(lambda: not storage._channels["async"].answers._ears)
+    until(lambda: not storage._channels["async"].answers._loops.items())

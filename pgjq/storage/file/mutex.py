@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgjq.deadline import acquire_in_time, current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.storage.file import disk
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Mutex:
 
     def _lock(self) -> None:
         if self._closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
         began, deadline = time.monotonic(), current_deadline()
         pause = PAUSE
         while True:

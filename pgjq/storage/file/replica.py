@@ -21,7 +21,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pgjq.errors import PgjqError, PolicyError, QueueNotFoundError, StorageError
+from pgjq.errors import PgjqError, PolicyError, QueueNotFoundError, StorageError, storage_closed
 from pgjq.options import DEFAULT_SETTINGS
 from pgjq.storage.file import disk, journal_format
 from pgjq.storage.file.error_translation import translated
@@ -127,8 +127,7 @@ class Replica:
 
     def _check_open(self) -> None:
         if self._closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
 
     def _perform(self, verb: Callable[[Jobs], R]) -> tuple[R, bool, Journal]:
         try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pgjq.deadline import NO_ANSWER, wait_in_time
-from pgjq.errors import PgjqError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.errors import PgjqError, StorageUnavailableError, ValidationError, storage_closed
 from pgjq.storage.base import Capabilities, Operations
 from pgjq.storage.clock import StorageClock
 from pgjq.storage.file.error_translation import translated
@@ -161,8 +161,7 @@ class FileOperations(ModelOperations):
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise
-            message = "this storage has been closed"
-            raise StorageError(message) from error
+            raise storage_closed() from error
 
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
         return await self._run(partial(self._storage.replica.do, verb))

@@ -12,7 +12,6 @@ Rules
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -22,7 +21,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgjq.deadline import call_in_time, current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool_waiting import LATE, PATIENCE, ask_again, give_up_at, has_news, refuse_if_late
 from pgjq.storage.postgres.session import SyncSession
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS: Final = 0.2
 CLOSE_SECONDS: Final = 1.0
-CLOSED: Final = "this storage has been closed"
 
 Connection = psycopg.Connection[Any]
 
@@ -54,7 +53,7 @@ class BackgroundConnection:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._in_use = threading.Lock()
         self._users: set[object] = set()
         self._changing_users = threading.Lock()
@@ -64,7 +63,7 @@ class BackgroundConnection:
 
     def add_user(self, user: object) -> None:
         """Keep the connection open until this user leaves."""
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._inherited.append(self.connection)  # It belongs to the parent; closing it here would break it.
             self._begin()
         with self._changing_users:
@@ -74,14 +73,14 @@ class BackgroundConnection:
         """Close the connection if no other user needs it."""
         with self._changing_users:
             self._users.discard(user)
-            if self._users or self._process != os.getpid():
+            if self._users or self._fork.happened:
                 return
         self._close_soon()
 
     def close(self) -> None:
         """Close the connection for good."""
         self._closed = True
-        if self._process == os.getpid():
+        if not self._fork.happened:
             self._close_soon()
 
     def is_open(self) -> bool:
@@ -197,7 +196,7 @@ class BackgroundConnection:
         until = give_up_at()
         while True:
             if self._closed:
-                raise StorageError(CLOSED)
+                raise storage_closed()
             try:
                 return self._try_to_connect()
             except StorageUnavailableError as error:
@@ -233,7 +232,7 @@ class DedicatedPool:
         """Borrow the connection."""
         del for_handler  # Handlers have connections of their own.
         if self._closed:
-            raise StorageError(CLOSED)
+            raise storage_closed()
         refuse_if_late()
         self._shared.add_user(self)
         with self._shared.session_connection() as connection:

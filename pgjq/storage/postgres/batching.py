@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
+from pgjq.storage.per_loop import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,19 +38,13 @@ class Batcher(Generic[T, R]):
     def __init__(self, mode: Mode, work: Callable[[list[T]], Awaitable[list[R]]], under_way: int = 1) -> None:
         self._mode = mode
         self._work = work
-        self._under_way = under_way
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Batch[T, R]] = {}
+        self._batches = PerLoop(lambda: _Batch(work, under_way))
 
     async def do(self, request: T) -> R:
         """Return the result of a request, which may share a statement with others."""
         if self._mode == "sync":
             return (await self._work([request]))[0]
-        loop = asyncio.get_running_loop()
-        batch = self._by_loop.get(loop)
-        if batch is None:
-            self._by_loop = {known: g for known, g in self._by_loop.items() if not known.is_closed()}
-            batch = self._by_loop[loop] = _Batch(self._work, self._under_way)
-        return await _in_time(batch.add(request))
+        return await _in_time(self._batches.get().add(request))
 
 
 class _Batch(Generic[T, R]):

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from pgjq.errors import PgjqError, SchemaError, StorageError, StorageUnavailableError, ValidationError
+from pgjq.errors import PgjqError, SchemaError, StorageError, StorageUnavailableError, ValidationError, storage_closed
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,7 +66,7 @@ def translate(error: psycopg.Error) -> PgjqError:
         text = f"{text.splitlines()[0]}; roll the transaction back and make it again"
     match error:
         case PoolClosed():
-            return StorageError("this storage has been closed")
+            return storage_closed()
         case PoolTimeout():
             return StorageUnavailableError(
                 "no connection became free in time; raise max_size, or look for one that is held too long"

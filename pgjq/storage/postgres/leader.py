@@ -18,14 +18,13 @@ Leadership saves work. Correctness never depends on it.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pgjq.deadline import Deadline, bounded, current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError
-from pgjq.storage.postgres.background_connection import CLOSED
+from pgjq.errors import StorageError, StorageUnavailableError, UnsupportedError, storage_closed
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class LeaderLocks:
 
     def __init__(self, background: BackgroundConnection) -> None:
         self._background = background
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._held: dict[str, _Held] = {}  # By role; changed by the thread that has borrowed the connection.
         self._inherited: list[object] = []
         self._closed = False
@@ -60,7 +59,7 @@ class LeaderLocks:
         A proof without an answer breaks the connection; the lock may be free, so the candidate tries to take it again.
         """
         if self._closed:
-            raise StorageError(CLOSED)
+            raise storage_closed()
         self._leave_to_parent()
         self._background.add_user((role, candidate))
         try:
@@ -74,7 +73,7 @@ class LeaderLocks:
     def leads(self, role: str, candidate: str) -> bool:
         """Return whether the candidate may still lead, as far as its connection knows."""
         held = self._held.get(role)
-        if held is None or held.candidate != candidate or self._process != os.getpid():
+        if held is None or held.candidate != candidate or self._fork.happened:
             return False
         return held.connection is self._background.connection and self._background.is_open()
 
@@ -149,9 +148,9 @@ class LeaderLocks:
 
     def _leave_to_parent(self) -> None:
         """Start without locks in a forked child: the session is the parent's."""
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._inherited.append(self._held)
-            self._process, self._held = os.getpid(), {}
+            self._fork, self._held = ForkCheck(), {}
 
 
 def _setting(ttl: float) -> str:

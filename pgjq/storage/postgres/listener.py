@@ -29,7 +29,8 @@ from psycopg import sql
 
 from pgjq.background import BackgroundThread
 from pgjq.deadline import current_deadline
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.listen_connection import ListenConnection
 from pgjq.storage.postgres.mailboxes import RESYNC, Mailboxes, Notice, Topic
@@ -69,7 +70,7 @@ class Listener:
         self._thread: BackgroundThread | None = None
         self._closing = threading.Event()
         self._wakeup_out, self._wakeup_in = _pipe()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
 
     def want(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Put notifications of a topic into a mailbox from now on; may wait for the server."""
@@ -78,13 +79,12 @@ class Listener:
 
     def note(self, topic: Topic, box: Mailbox[Notice]) -> bool:
         """Register a mailbox without waiting; return whether `tell` must be called for the topic."""
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._inherited.append(self._line)  # The connection and the thread belong to the parent.
             self._begin()
         with self._lock:
             if self._closing.is_set():
-                message = "this storage has been closed"
-                raise StorageError(message)
+                raise storage_closed()
             if box.closed:
                 return False  # The subscriber has left meanwhile.
             self._mailboxes.add(topic, box)
@@ -143,7 +143,7 @@ class Listener:
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
-        if self._process != os.getpid():
+        if self._fork.happened:
             return  # The connection and the thread belong to the parent.
         with self._lock:
             self._closing.set()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.storage.postgres import pool_waiting
 from pgjq.storage.postgres.async_pool import AsyncPool
 from pgjq.storage.postgres.sync_pool import SyncPool
@@ -74,8 +74,7 @@ class Pools:
         so it sees every pool that was opened, however long the server took to answer before.
         """
         if self.closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
 
     def close(self) -> None:
         """Close both pools; may be called from any thread."""

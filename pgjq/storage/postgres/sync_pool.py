@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool_log import mark, pool_name
 from pgjq.storage.postgres.pool_waiting import (
@@ -39,7 +39,7 @@ class SyncPool:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._inherited: list[object] = []
         self._pool: ConnectionPool[Any] | None = None
 
@@ -96,7 +96,7 @@ class SyncPool:
                     raise self._pools.explain_timeout() from error
 
     def _opened(self) -> ConnectionPool[Any]:
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._leave_to_parent()
         if self._pool is None:
             self._pools.check()  # Not under the lock: `close` must not wait for a server that does not answer.
@@ -123,7 +123,7 @@ class SyncPool:
 
     def _leave_to_parent(self) -> None:
         """Start with an empty pool in a forked child; closing the parent's would break it."""
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._lock = threading.Lock()
         self._inherited.append(self._pool)
         self._pool = None

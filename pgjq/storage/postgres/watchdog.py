@@ -27,6 +27,7 @@ from psycopg.pq import TransactionStatus
 
 from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, current_deadline
+from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.listen_connection import ListenConnection
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Watchdog:
         self._pools = 0
         self._thread: BackgroundThread | None = None
         self._ending = threading.Event()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
 
     def lend(self, connection: Any, *, for_handler: bool = False) -> Lent:
         """Watch a connection until `give_back`."""
@@ -92,8 +93,8 @@ class Watchdog:
     def begin(self) -> None:
         """Count a pool that opens; the first one starts the thread."""
         with self._lock:
-            if self._process != os.getpid():  # The thread and its connections belong to the parent.
-                self._process, self._pools, self._thread, self._lent = os.getpid(), 0, None, set()
+            if self._fork.happened:  # The thread and its connections belong to the parent.
+                self._fork, self._pools, self._thread, self._lent = ForkCheck(), 0, None, set()
             self._pools += 1
             if self._thread is None:
                 self._ending = ending = threading.Event()
@@ -103,7 +104,7 @@ class Watchdog:
     def end(self) -> None:
         """Count a pool that closes; the last one ends the thread."""
         with self._lock:
-            if self._process != os.getpid():
+            if self._fork.happened:
                 return
             self._pools -= 1
             if self._pools or self._thread is None:

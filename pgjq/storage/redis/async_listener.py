@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from pgjq.background import Activity
 from pgjq.deadline import wait_in_time
-from pgjq.errors import PgjqError, StorageError
+from pgjq.errors import PgjqError, storage_closed
+from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.redis.error_translation import translated
 from pgjq.storage.redis.listener import EXPECTED, PROBE_SECONDS, RECONNECT_SECONDS
 from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
@@ -22,8 +22,6 @@ from pgjq.storage.redis.resp import pack
 from pgjq.storage.redis.subscribers import Subscribers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.address import Address
     from pgjq.storage.redis.pipelined_connection import PipelinedConnection
@@ -36,49 +34,38 @@ class AsyncListener:
     """A channel's listeners, one for each event loop that uses the channel; see `Listener`."""
 
     def __init__(self, address: Address, channel: str, subjects: Subjects, *, stays: bool) -> None:
-        self._make: Callable[[], _LoopConnection] = lambda: _LoopConnection(
-            address, channel, Subscribers(channel, subjects, stays=stays)
-        )
-        self._lock = threading.Lock()
         self._closed = False
-        self._ears: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
+        self._loops = PerLoop(lambda: self._make(address, channel, Subscribers(channel, subjects, stays=stays)))
+
+    def _make(self, address: Address, channel: str, subscribers: Subscribers) -> _LoopConnection:
+        if self._closed:
+            raise storage_closed()
+        return _LoopConnection(address, channel, subscribers)
 
     async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._closed:
-                message = "this storage has been closed"
-                raise StorageError(message)
-            if loop not in self._ears:
-                self._ears = {known: held for known, held in self._ears.items() if not known.is_closed()}
-                self._ears[loop] = self._make()
-            connection = self._ears[loop]
-        await connection.want(subject, box)
+        await self._loops.get().want(subject, box)
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
-        for connection in tuple(self._ears.values()):
+        for connection in self._loops.values():
             connection.subscribers.leave(subject, box)
 
     def resync(self) -> None:
         """See `Listener`."""
-        for connection in tuple(self._ears.values()):
+        for connection in self._loops.values():
             connection.subscribers.resync()
 
     async def close_here(self) -> None:
         """See `Listener`."""
-        with self._lock:
-            connection = self._ears.pop(asyncio.get_running_loop(), None)
+        connection = self._loops.pop()
         if connection is not None:
             await connection.close()
 
     def close(self) -> None:
         """See `Listener`."""
-        with self._lock:
-            self._closed = True
-            connections, self._ears = self._ears, {}
-        for loop, connection in connections.items():
+        self._closed = True
+        for loop, connection in self._loops.pop_all().items():
             connection.subscribers.dismiss()
             with contextlib.suppress(RuntimeError):  # The loop is closed, and so are its connections.
                 loop.call_soon_threadsafe(connection.stop)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -28,7 +27,8 @@ from redis.exceptions import RedisError
 
 from pgjq.background import BackgroundThread
 from pgjq.deadline import NO_ANSWER, acquire_in_time, call_in_time, wait_in_time
-from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.errors import StorageUnavailableError, storage_closed
+from pgjq.fork import ForkCheck
 from pgjq.storage.redis.error_translation import translated
 from pgjq.storage.redis.subscribers import Subscribers
 
@@ -77,7 +77,7 @@ class ThreadListener:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._lock = threading.RLock()  # Guards the fields; never held during a call to the server.
         self._starting = threading.Lock()
         self._closing = threading.Event()
@@ -91,7 +91,7 @@ class ThreadListener:
 
     def want_now(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """Do what `want` does, without a coroutine."""
-        if self._process != os.getpid():
+        if self._fork.happened:
             self._begin()  # In a forked child the connection and the thread belong to the parent.
         with self._lock:
             self._check()
@@ -113,12 +113,11 @@ class ThreadListener:
 
     def _check(self) -> None:
         if self._closing.is_set():
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
 
     def is_ready(self) -> bool:
         """Return whether `want` would return at once."""
-        return self._thread is not None and self._process == os.getpid()
+        return self._thread is not None and not self._fork.happened
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
@@ -137,9 +136,9 @@ class ThreadListener:
         with self._lock:
             thread = self._thread
             self._closing.set()
-            if self._pubsub is not None and self._pubsub.connection is not None and self._process == os.getpid():
+            if self._pubsub is not None and self._pubsub.connection is not None and not self._fork.happened:
                 self._pubsub.connection.disconnect()  # This wakes the thread that reads from it.
-        if thread is not None and self._process == os.getpid():
+        if thread is not None and not self._fork.happened:
             thread.join(timeout=5)
         self._subscribers.dismiss()
 

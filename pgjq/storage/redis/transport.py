@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import NoScriptError
 
-from pgjq.errors import StorageError
+from pgjq.errors import StorageError, storage_closed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +54,7 @@ class Gate:
     def enter(self) -> bool:
         """Raise StorageError if closed; return whether the server's version was checked."""
         if self.closed:
-            message = "this storage has been closed"
-            raise StorageError(message)
+            raise storage_closed()
         return self._checked
 
     def check(self, version: str) -> None:
