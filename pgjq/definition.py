@@ -6,6 +6,7 @@ jobs only. For an option that neither the job nor the definition sets, the worke
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,10 +78,21 @@ def check_dead_letter(queue: str, dead_letter: Any) -> str:
     return dead_letter
 
 
+@functools.lru_cache(maxsize=1024)
+def _retried_with_backoff(settings: Settings) -> Settings:
+    """Return the settings of a task's job in a queue without definition; cached, because most jobs share theirs."""
+    options = (
+        settings.options
+        if settings.options.retry_backoff is not None
+        else replace(settings.options, retry_backoff=True)
+    )
+    return replace(settings, options=options, backoff_by_default=False)
+
+
 def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
     """Fill in options that a queue's definition sets and a job does not, and then the defaults of a task's job."""
-    if not inherited and not settings.backoff_by_default:
-        return settings
+    if not inherited:
+        return _retried_with_backoff(settings) if settings.backoff_by_default else settings
     limit = inherited.get("retry_limit")
     defaults: dict[str, Any] = {"retry_backoff": True} if settings.backoff_by_default else {}
     options = {name: value for name, value in inherited.items() if name != "retry_limit"}

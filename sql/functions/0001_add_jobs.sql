@@ -4,9 +4,8 @@
 --
 -- `common` holds the settings of every job, `own` those in which a job differs: priority, run_at or delay, result_ttl,
 -- max_attempts, singleton_key, on_failed, awaited, task, headers, backoff, and under `options` the job's own options.
--- `seqs` are numbers drawn
--- before, if one call needs several batches; else they are drawn this_queue, in the order of the arrays. A job inherits this_queue
--- the options of the queue's definition that it does not set, and keeps them.
+-- `seqs` are numbers drawn before, if one call needs several batches; else they are drawn here, in the order of the
+-- arrays. A job inherits here the options of the queue's definition that it does not set, and keeps them.
 --
 -- Rows are inserted in the order of their ids. Two callers with ids in common therefore wait for each other in the same
 -- order and cannot deadlock; unsorted, half of such calls failed. The insert waits for a transaction in flight that

@@ -6,9 +6,10 @@
 create function pgjq.job_options(settings jsonb, inherited jsonb) returns jsonb
 language sql immutable
 return case
-    when settings ->> 'backoff' = 'true' then
-        '{"retry_backoff": true}' || coalesce(inherited - 'retry_limit', '{}')
-        || coalesce(nullif(settings -> 'options', 'null'), '{}')
+    when settings ->> 'backoff' = 'true'
+        then
+            '{"retry_backoff": true}' || coalesce(inherited - 'retry_limit', '{}')
+            || coalesce(nullif(settings -> 'options', 'null'), '{}')
     when inherited is null then settings -> 'options'
     else nullif((inherited - 'retry_limit') || coalesce(nullif(settings -> 'options', 'null'), '{}'), '{}')
 end;
