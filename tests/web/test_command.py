@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
@@ -15,6 +16,7 @@ import pytest
 import pgjq
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 WITHOUT = """
@@ -36,12 +38,17 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "jobs"
 
 
-def served(directory: Path, *options: str) -> subprocess.Popen[str]:
+@contextmanager
+def served(directory: Path, *options: str) -> Generator[subprocess.Popen[str]]:
     environment = {**os.environ, "PGJQ_URL": f"file://{directory}", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "pgjq", "web", "--port", "0", *options]
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_the_command_prints_a_token_and_stops_while_a_page_is_open(directory: Path) -> None:
