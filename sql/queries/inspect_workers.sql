@@ -1,4 +1,4 @@
--- Inspect workers: live ones first, then those seen last, :limit at the most; as the view workers, but for many workers.
+-- Inspect workers: live ones first, then those seen last, :limit at the most; as the view workers, for many of them.
 --
 -- Index: job_lease, for the jobs that they run. Registrations are read once: pruning keeps them few.
 with registered as materialized (
