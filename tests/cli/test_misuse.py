@@ -46,7 +46,7 @@ NOWHERE = "postgresql:///x?host=/nowhere"
         (["worker", "tasks.py:mail"], "write tasks"),
         (["worker", "json:mail"], "there is no 'mail' in module 'json'"),
         (["worker", "json:dumps"], "json:dumps is a function; it must be a Queue"),
-        (["worker", "json"], "there is no queue with a handler in module 'json'"),
+        (["worker", "json"], "there is no queue with tasks or a handler in module 'json'"),
         (["worker", ":mail"], "does not say MODULE:QUEUE"),
         (["reaper", "--lock-ttl", "9s"], "--lock-ttl: only with --leader-election"),
         (["nonsense"], "No such command 'nonsense' (see: pgjq --help)"),
@@ -111,7 +111,7 @@ for queue in (mail, orders, quick):
     [
         (["mail", "orders"], "mail and orders have a storage each"),
         (["mail", "quick"], "mail and quick have different lease policies"),
-        (["idle"], "every queue of a worker needs a handler"),
+        (["idle"], "every queue of a worker needs a task or a handler"),
         (["nothing"], "its queues are mail, orders, quick, idle"),
         (["one"], "is a MemoryStorage; it must be a Queue"),
     ],

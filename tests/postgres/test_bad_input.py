@@ -135,9 +135,9 @@ def test_a_bad_job_is_refused_before_anything_is_written_and_leaves_the_callers_
         ([("good", 1), ("", 2)], "must not be empty"),
         ([("good", 1), ("bad", {1})], "payload of job 'bad'"),
         ([("good", 1), pgjq.NewJob("bad", 1, delay=-1)], "delay must be at least 0"),
-        ([("good", 1), ("id", "payload", "more")], r"NewJob or a pair \(id, payload\)"),
-        ([("good", 1), "no job"], r"NewJob or a pair \(id, payload\)"),
-        ([("good", 1), None], r"NewJob or a pair \(id, payload\)"),
+        ([("good", 1), ("id", "payload", "more")], r"NewJob, a Call or a pair \(id, payload\)"),
+        ([("good", 1), "no job"], r"NewJob, a Call or a pair \(id, payload\)"),
+        ([("good", 1), None], r"NewJob, a Call or a pair \(id, payload\)"),
         ([(None, 1), (None, NAN)], "cannot be serialised"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,14 +25,14 @@ from pgjq.declared_options import (
 )
 from pgjq.definition import DEFAULTS, check_changes
 from pgjq.job_settings import settings
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName
-from pgjq.options import DEFAULT_SETTINGS, JobOptions, Settings
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName, TextMap
+from pgjq.options import DEFAULT_SETTINGS, JobOptions, Settings, check_headers
 from pgjq.storage.file import journal_format
 from pgjq.storage.postgres import enqueue as postgres
 from pgjq.storage.redis import enqueue as redis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import click
 
@@ -49,6 +50,7 @@ SAMPLES: dict[type, Any] = {
     Boolean: True,
     Key: "key",
     QueueName: "letters",
+    TextMap: {"traceparent": "00-1"},
 }
 BEYOND: dict[type, tuple[Any, ...]] = {
     Integer: ("7", 7.0, True, 2**40, -(2**40)),
@@ -58,9 +60,12 @@ BEYOND: dict[type, tuple[Any, ...]] = {
     Choice: ("fifo", 7),
     Key: ("", 7, "k" * 513),
     QueueName: ("", 7, "q" * 129),
+    TextMap: (7, {"a": 1}, {"": "a"}),
 }
 # These stand for others: max_attempts is retry_limit + 1, and debounce is singleton_seconds with singleton_next_slot.
 RESOLVED = {"retry_limit", "debounce"}
+# Stored with the job, beside its settings, as they are rarely the same for two jobs.
+BESIDE = {"headers"}
 # What only an enqueue needs: a journal entry has the time and the slot that they led to.
 SPENT = {"run_at", "delay", "on_failed", "singleton_seconds", "singleton_next_slot", "debounce"}
 # Time slots need definitions, which Redis does not have: the client refuses these options there.
@@ -105,14 +110,14 @@ def spark_columns() -> set[str]:
 
 def places(jobs: Mapping[str, Option], queues: Mapping[str, Option]) -> list[Place]:
     """List the places, each with the options that belong there."""
-    job, kept = frozenset(jobs), frozenset(jobs) - RESOLVED
+    job, kept = frozenset(jobs), frozenset(jobs) - RESOLVED - BESIDE
     resolved = names_of(Settings) | names_of(JobOptions)
     return [
         Place("NewJob", job, lambda name, _: name in names_of(NewJob)),
         Place("Settings or JobOptions", kept, lambda name, _: name in resolved),
         Place("QueueInfo", frozenset(queues), lambda name, _: name in names_of(QueueInfo)),
         Place("the Spark columns of queues", frozenset(queues), lambda name, _: name in spark_columns()),
-        Place("PostgreSQL's settings", kept, is_written(postgres._set_values)),
+        Place("PostgreSQL's settings", kept, is_written(postgres.set_values)),
         Place("sql/functions", kept, lambda name, _: re.search(rf"""['"]{name}['"]""", SQL) is not None),
         Place("Redis's settings", kept - NOT_IN_REDIS, is_written(redis._written)),
         Place("the journal's settings", kept - SPENT, is_written(journal_format._encode_settings)),
@@ -162,7 +167,8 @@ def test_an_option_that_is_only_declared_is_missed_everywhere() -> None:
 
 def test_no_place_has_an_option_that_is_not_declared() -> None:
     assert names_of(NewJob) == {"id", "payload", *ENQUEUE_OPTIONS}
-    assert names_of(Settings) | names_of(JobOptions) == {"options", *ENQUEUE_OPTIONS} - RESOLVED
+    known = {"options", "backoff_by_default", *ENQUEUE_OPTIONS} - RESOLVED - BESIDE
+    assert names_of(Settings) | names_of(JobOptions) == known
     assert names_of(QueueInfo) == {"name", "paused", "created_at", "stats", *QUEUE_OPTIONS}
     assert set(re.findall(r"^\| `(\w+)` \| .* \| [A-Z]", PAGE, re.MULTILINE)) == {*ENQUEUE_OPTIONS, *QUEUE_OPTIONS}
 
@@ -171,7 +177,7 @@ def test_no_place_has_an_option_that_is_not_declared() -> None:
 def test_a_new_job_has_the_declared_type_and_default(name: str) -> None:
     declared = get_type_hints(EnqueueOptions)[name]
     (field,) = (field for field in fields(NewJob) if field.name == name)
-    names = {"datetime": datetime, "timedelta": timedelta}
+    names = {"datetime": datetime, "timedelta": timedelta, "Mapping": Mapping}
     assert get_type_hints(NewJob, localns=names)[name] == declared
     assert field.default == (None if type(None) in get_args(declared) else ENQUEUE_OPTIONS[name].default)
 
@@ -187,7 +193,10 @@ def test_options_that_are_shared_are_the_same_for_jobs_and_queues() -> None:
 def test_values_of_another_kind_are_refused_with_the_options_name(name: str) -> None:
     option = (ENQUEUE_OPTIONS | QUEUE_CHANGES)[name]
     for value in BEYOND[type(option.kind)]:
-        if name in ENQUEUE_OPTIONS:
+        if name in BESIDE:
+            with pytest.raises(ValidationError, match="header"):
+                check_headers(value)
+        elif name in ENQUEUE_OPTIONS:
             with pytest.raises(ValidationError, match=rf"{name}|a queue's name"):
                 settings(NewJob(None, 1, **{name: value}))
         if name in QUEUE_CHANGES:

@@ -56,7 +56,7 @@ def test_a_waiter_finds_an_answer_that_it_was_not_told_of(
 def test_a_worker_goes_on_although_it_was_not_woken(
     storage: Storage, monkeypatch: pytest.MonkeyPatch, deaf: str
 ) -> None:
-    for module in ("engine", "settler"):
+    for module in ("claimer", "settler"):
         monkeypatch.setattr(f"pgjq.worker.{module}.LOOK_SECONDS", 0.05)
 
     async def serve() -> list[Any]:
