@@ -16,6 +16,7 @@ create function pgjq.end_jobs(
     out ended_seqs bigint[], out ended_leases integer[], out ended_states smallint[], out as_asked boolean
 )
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     clock constant timestamptz := pgjq.now();
@@ -84,6 +85,7 @@ $$;
 -- Index: the primary keys, once for each given row; the settings are those of the callers.
 create function pgjq.delete_bodies(queue_ids integer[], seqs bigint[]) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from pgjq.progress as p

@@ -16,14 +16,11 @@ return (
 create function pgjq.describe_jobs(queue_ids integer[], seqs bigint[]) returns table (
     seq bigint, queue text, id text, state text, created_at timestamptz, attempts smallint, max_attempts smallint,
     priority integer, run_at timestamptz, started_at timestamptz, finished_at timestamptz, locked_until timestamptz,
-    worker text, stalled smallint, singleton_key text, error_type text, error_message text, error_place text
+    worker text, stalled smallint, singleton_key text, task text, error_type text,
+    error_message text, error_place text
 )
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set enable_seqscan = off
 as $$
 begin
     return query
@@ -33,7 +30,7 @@ begin
         b.created_at, coalesce(j.attempts, d.attempts), coalesce(j.max_attempts, d.max_attempts),
         -coalesce(j.rank, d.rank)::integer, j.run_at, coalesce(j.started_at, d.started_at), d.finished_at,
         j.locked_until, (select w.name from pgjq.worker as w where w.id = coalesce(j.worker_id, d.worker_id)),
-        coalesce(j.stalled, d.stalled), coalesce(j.singleton_key, d.singleton_key),
+        coalesce(j.stalled, d.stalled), coalesce(j.singleton_key, d.singleton_key), b.task,
         pgjq.error_excerpt(e.error, 'type'), pgjq.error_excerpt(e.error, 'message'), pgjq.error_place(e.error)
     from unnest(queue_ids, seqs) with ordinality as wanted (queue_id, seq, position)
     inner join pgjq.body as b on wanted.seq = b.seq and wanted.queue_id = b.queue_id
@@ -58,7 +55,6 @@ $$;
 create function pgjq.record_minutes() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
 as $$
 declare
     upto timestamptz := date_trunc('minute', pgjq.now() - interval '5 seconds');

@@ -16,6 +16,7 @@ create function pgjq.claim_serial(
     max_stalled integer, requeue_exhausted boolean, claim_id bigint
 ) returns setof pgjq.claimed_job
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 begin
     for n in 1..10 loop
@@ -145,6 +146,7 @@ create function pgjq.block_jobs(
     this_queue integer, behind bigint[], blocked_seqs bigint[], blockers bigint[]
 ) returns void
 language plpgsql volatile
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     is_strict constant boolean := (this_queue & 7) = 5;

@@ -84,9 +84,6 @@ $$;
 create function pgjq.due_schedules(most integer) returns setof pgjq.schedule
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 begin
     return query
@@ -111,8 +108,6 @@ $$;
 create function pgjq.is_overlapping(there pgjq.schedule) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
 as $$
 begin
     return case there.overlap
@@ -178,8 +173,6 @@ create function pgjq.apply_plan(
 ) returns jsonb
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
-set jit = off
-set enable_seqscan = off
 as $$
 #variable_conflict use_variable
 declare

@@ -5,6 +5,7 @@ where
     (:state::text is null or d.state = :state)
     and (:id::text is null or d.id = :id)
     and (:key::text is null or d.singleton_key = :key)
+    and (:task::text is null or d.task = :task)
     and (:worker::text is null or d.worker = :worker)
     and (:created_before::timestamptz is null or d.created_at < :created_before)
     and (:created_after::timestamptz is null or d.created_at >= :created_after)

@@ -25,7 +25,9 @@ LONG_FILES = {
     "pgjq/convert.py",
     "pgjq/queue.py",
     "pgjq/storage/base.py",
+    "pgjq/storage/postgres/inspection.py",
     "pgjq/storage/redis/operations.py",
+    "pgjq/web/app.py",
 }
 LONG_FUNCTIONS = {
     "pgjq/cli/worker.py::worker",

@@ -8,7 +8,6 @@ in it where this page ended.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -161,25 +160,13 @@ class PostgresInspection:
             state=wanted.state,
             id=wanted.id,
             key=wanted.key,
+            task=wanted.task,
             worker=wanted.worker,
             error=wanted.error,
             created_before=wanted.created_before,
             created_after=wanted.created_after,
         )
         return [(row[0], _found(row[1:])) for row in found]
-
-    async def with_tasks(self, found: Sequence[tuple[int, FoundJob]], task: str | None) -> list[tuple[int, FoundJob]]:
-        """Add the tasks that jobs name, where statuses have them, and keep those of one task if it is wanted."""
-        if not found or "task" not in JobStatus.__dataclass_fields__ or "get_jobs" not in (await self._rights())[0]:
-            return [] if task is not None else list(found)
-        tasks: dict[tuple[str, str], Any] = {}
-        for queue in {job.status.queue for _, job in found}:
-            ids = literals.texts(job.status.id for _, job in found if job.status.queue == queue)
-            for row in await self._fetch("get", queue=queue, ids=ids):
-                status = rows.job_status(row)
-                tasks[queue, status.id] = getattr(status, "task", None)
-        named = ((seq, job, tasks.get((job.status.queue, job.status.id))) for seq, job in found)
-        return [(seq, _with_task(job, name)) for seq, job, name in named if task in (None, name)]
 
     async def seq_at(self, at: datetime | None) -> int:
         """Return about the number of the first job since a time: at most `SLACK` jobs before it have a higher one."""
@@ -258,8 +245,7 @@ class _Search:
                 return mark
 
     async def _matching(self, candidates: Sequence[_Candidate]) -> list[tuple[int, FoundJob]]:
-        described = await self._inspection.describe(candidates, self._wanted)
-        return await self._inspection.with_tasks(described, self._wanted.task)
+        return await self._inspection.describe(candidates, self._wanted)
 
     def _take(self, candidates: Sequence[_Candidate], matching: Sequence[tuple[int, FoundJob]]) -> str | None:
         """Add what matches; return the mark of the last job that was taken if there are more."""
@@ -302,7 +288,7 @@ def _glance(row: Sequence[Any]) -> QueueGlance:
 
 def _found(row: Sequence[Any]) -> FoundJob:
     queue, job_id, state, created_at, attempts, max_attempts, priority, *times, worker, stalled, key = row[:14]
-    kind, message, place = row[14:]
+    task, kind, message, place = row[14:]
     run_at, started_at, finished_at, locked_until = times
     status = JobStatus(
         id=job_id,
@@ -320,9 +306,6 @@ def _found(row: Sequence[Any]) -> FoundJob:
         worker=worker,
         stalled=stalled,
         singleton_key=key,
+        task=task,
     )
     return FoundJob(status, place)
-
-
-def _with_task(job: FoundJob, task: str | None) -> FoundJob:
-    return replace(job, status=replace(job.status, task=task))  # pyright: ignore[reportCallIssue]
