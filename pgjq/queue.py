@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pgjq.serde import Serde
     from pgjq.storage.base import Storage
     from pgjq.tasks.decorator import AsyncTaskDecorator, TaskDecorator, TaskOptions
-    from pgjq.tasks.schedule import ScheduleOptions
+    from pgjq.tasks.schedule import AsyncScheduleDecorator, ScheduleDecorator, ScheduleOptions
     from pgjq.worker.event_order import Gate
     from pgjq.worker.handler import Done
     from pgjq.worker.job import AsyncJob, Job
@@ -271,7 +271,7 @@ class AsyncQueue(QueueBase[Payload, Result]):
         every: float | timedelta | None = None,
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> AsyncTaskDecorator:
+    ) -> AsyncScheduleDecorator:
         """Run a function without arguments at times; see `Queue.schedule`."""
         return self._schedule(cron, name, callers_names(), {"every": every, **options})
 
@@ -466,7 +466,7 @@ class Queue(QueueBase[Payload, Result], Runnable):
         every: float | timedelta | None = None,
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
-    ) -> TaskDecorator:
+    ) -> ScheduleDecorator:
         """Run a function without arguments at times: `@queue.schedule("0 3 * * *", timezone="Europe/Berlin")`.
 
         The function becomes a task of its name, and the schedule has that name, too, unless `name` gives another one.

@@ -7,7 +7,7 @@ otherwise; one that is defined alike keeps its next run, so that deployments los
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, cast, overload
 
 from pgjq.errors import UnsupportedError, ValidationError
 from pgjq.options import QUEUE_LENGTH
@@ -19,10 +19,15 @@ from pgjq.tasks.decorator import TaskOptions
 from pgjq.tasks.task import TaskBase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from datetime import datetime, timedelta
 
     from pgjq.schedules.schedule import Missed, Overlap
+    from pgjq.tasks.task import AsyncTask, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Scheduled = TypeVar("Scheduled", bound="Call | TaskBase[Any, Any]")
 
 
 class ScheduleTimes(TypedDict, total=False):
@@ -39,6 +44,28 @@ class ScheduleTimes(TypedDict, total=False):
 
 class ScheduleOptions(ScheduleTimes, TaskOptions, total=False):
     """The options of `@queue.schedule`: those of `create_schedule`."""
+
+
+class ScheduleDecorator(Protocol):
+    """What `queue.schedule(…)` returns on a `Queue`: it takes a function, a task or a call."""
+
+    @overload
+    def __call__(self, target: Scheduled, /) -> Scheduled: ...
+    @overload
+    def __call__(self, target: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+class AsyncScheduleDecorator(Protocol):
+    """What `queue.schedule(…)` returns on an `AsyncQueue`."""
+
+    @overload
+    def __call__(self, target: Scheduled, /) -> Scheduled: ...
+    @overload
+    def __call__(self, target: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> AsyncTask[P, R, R]: ...
 
 
 def make_call(queue: Any, target: Any, names: Mapping[str, Any]) -> tuple[Any, Call]:

@@ -139,7 +139,7 @@ def test_a_plain_install_brings_no_alembic_and_no_sqlalchemy(wheel: Path, conten
     (metadata,) = (name for name in contents if name.endswith(".dist-info/METADATA"))
     with zipfile.ZipFile(wheel) as archive:
         required = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", archive.read(metadata).decode(), re.MULTILINE)
-    assert sorted(required) == ["click", "psycopg", "psycopg-pool", "rich", "typing-extensions", "tzdata"]
+    assert sorted(required) == ["click", "psycopg", "psycopg-pool", "rich", "tzdata"]
 
 
 def test_a_plain_install_enqueues_and_works_on_a_migrated_database(bare: Path, own_database: str) -> None:

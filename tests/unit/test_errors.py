@@ -36,7 +36,8 @@ def test_each_error_is_public_and_has_its_place(name: str) -> None:
 
 
 def test_there_are_no_others() -> None:
-    made_here = {name for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
+    classes = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    made_here = {name for name, kind in classes.items() if kind.__module__ == errors.__name__}
     assert made_here == {"PgjqError", *TREE}
 
 
