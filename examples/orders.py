@@ -17,7 +17,7 @@ from collections.abc import Iterator  # noqa: TC003  (FastAPI reads annotations 
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException
-from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import pgjq
@@ -49,7 +49,9 @@ class Order(Base):
     receipt_sent: Mapped[bool] = mapped_column(default=False)
 
 
-Base.metadata.create_all(engine)
+with engine.begin() as connection:
+    connection.execute(text("select pg_advisory_xact_lock(1)"))  # The web application and a worker may start at once.
+    Base.metadata.create_all(connection)
 
 # --- the web application: a producer
 

@@ -267,6 +267,7 @@ def test_ticks_are_events(place: Place) -> None:
     events = []
     got = threading.Semaphore(0)
     place.client.on("tick", lambda event: (events.append(event), got.release()))
+    place.call("cancel", "imports", "nothing")  # Waits until the client receives events.
     with place.worker():
         assert got.acquire(timeout=60)
         place.advance(60)

@@ -37,7 +37,8 @@ def test_a_job_of_an_unknown_task_or_a_newer_version_is_put_back(
         with caplog.at_level(logging.WARNING, "pgjq"):
             async with harness.started(mail):
                 for job_id, payload in jobs.items():
-                    await harness.call(mail.enqueue, job_id, payload)
+                    # By the client: its first enqueue waits until it receives events.
+                    await harness.call(client.enqueue, mail.name, job_id, payload)
                     await harness.until(lambda: warnings.all and warnings.all[-1].id == job_id, "it is warned of")  # noqa: B023
                 for job_id in jobs:
                     await _until_put_back(harness, mail, job_id)
