@@ -105,8 +105,8 @@ class Chromium:
     def click(self, label: str) -> None:
         """Click a button or a link by what is written on it."""
         found = f"[...document.querySelectorAll('button, a')].find((e) => e.innerText.trim() === {json.dumps(label)})"
-        self.until(f"!!{found}")
-        self.run(f"{found}.click()")
+        # Found and clicked in one step: an update may replace it in between.
+        self.until(f"((element) => element ? (element.click(), true) : false)({found})")
 
     def screen(self, width: int, height: int, scheme: str) -> None:
         """Set the size of the screen, and light or dark."""
