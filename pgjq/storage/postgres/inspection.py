@@ -222,7 +222,7 @@ class _Search:
             return None
         before = int(mark) if mark.isdecimal() else inf
         ordered = [c._replace(mark=str(c.seq)) for c in sorted(found, key=lambda c: -c.seq) if c.seq < before]
-        stopped = self._take(ordered, await self._matching(ordered))
+        stopped = self._take(ordered, await self._inspection.describe(ordered, self._wanted))
         return SearchPage(self._found, None if stopped is None else f"small:{stopped}", len(found))
 
     async def _walk(self, walk: str, mark: str | None) -> str | None:
@@ -235,7 +235,7 @@ class _Search:
             params = {"id": self._wanted.id} if walk == "id" else {"mark": mark}
             found = await self._inspection.candidates(walk, self._queue_id, {"limit": BATCH, **params})
             self._looked_at += len(found)
-            stopped = self._take(found, await self._matching(found))
+            stopped = self._take(found, await self._inspection.describe(found, self._wanted))
             if stopped is not None:
                 return stopped
             if len(found) < BATCH or (by_age and found[-1].seq < floor):
@@ -243,9 +243,6 @@ class _Search:
             mark = found[-1].mark
             if time.monotonic() > self._until:
                 return mark
-
-    async def _matching(self, candidates: Sequence[_Candidate]) -> list[tuple[int, FoundJob]]:
-        return await self._inspection.describe(candidates, self._wanted)
 
     def _take(self, candidates: Sequence[_Candidate], matching: Sequence[tuple[int, FoundJob]]) -> str | None:
         """Add what matches; return the mark of the last job that was taken if there are more."""
