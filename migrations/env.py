@@ -7,37 +7,60 @@ from typing import TYPE_CHECKING
 
 from alembic import context
 from alembic.operations import Operations
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from pgjq.migrate import check_encoding, check_ours, current_schema, grant_roles, has_roles, sqlalchemy_url
+from pgjq.online_migration import SEARCH_PATH, is_next_version, limit_lock_waits, only_one_migrates, retry_locks
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-SEARCH_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
-
 
 def migrate_with(connection: Connection) -> None:
-    """Run the revisions in one transaction, one process at a time.
+    """Run the revisions, each as a transaction, one process at a time (`pgjq.online_migration`).
 
-    The lock is taken before alembic reads the version, so whoever waited for it finds the work done. What views and
-    functions mean is settled while they are made: nothing that others have put into the database is found then.
+    The lock is taken before alembic reads the version: a process that waited for it finds the work done. The search
+    path holds while views and functions are created, so no object of another schema gets into them.
     """
     schema = current_schema()
-    context.configure(connection=connection, version_table_schema=schema)
-    with context.begin_transaction():
-        connection.execute(text("select pg_advisory_xact_lock(hashtext(:key))"), {"key": f"pgjq.migrate.{schema}"})
-        connection.execute(text(SEARCH_PATH))
-        check_ours(connection, schema)
-        check_encoding(connection)
-        if not inspect(connection).has_schema(schema):
-            connection.execute(CreateSchema(schema))
-        context.run_migrations()
-        if _wants_roles() or (_is_newest() and has_roles(connection, schema)):
+    limit_lock_waits(connection)
+    # A target such as -2 counts from where the database is: after a rollback that is somewhere else.
+    is_absolute = not str(context.get_revision_argument()).startswith(("+", "-"))
+    with only_one_migrates(connection, schema):
+        retry_locks(lambda: _revise(connection, schema), connection.rollback, repeatable=is_absolute)
+
+
+def _revise(connection: Connection, schema: str) -> None:
+    is_granted = False
+
+    def grant(**_: object) -> None:
+        """Grant in the transaction of the newest revision: without the right to, nothing is done."""
+        nonlocal is_granted
+        if not is_granted and _is_newest() and (_wants_roles() or has_roles(connection, schema)):
             _grant_roles()
+            is_granted = True
+
+    context.configure(
+        connection=connection, version_table_schema=schema, transaction_per_migration=True, on_version_apply=grant
+    )
+    check_ours(connection, schema)
+    check_encoding(connection)
+    if not inspect(connection).has_schema(schema):
+        connection.execute(CreateSchema(schema))
+    if not _is_ahead(connection, schema):
+        context.run_migrations()
+        grant()  # If there was no revision to run.
     connection.commit()
+
+
+def _is_ahead(connection: Connection, schema: str) -> bool:
+    """Tell whether newer code has migrated the schema, to a version that this code works on."""
+    known = {revision.revision for revision in context.script.walk_revisions()}
+    is_unknown = not known.issuperset(context.get_context().get_current_heads())
+    wants_newest = context.get_revision_argument() == context.get_head_revision()
+    return is_unknown and wants_newest and is_next_version(connection, schema)
 
 
 def print_statements() -> None:

@@ -29,7 +29,7 @@ begin
             end if;
             select j.state into refused from pgjq.job as j
             where
-                j.queue_id = this_queue and coalesce(j.singleton_key, '') = job_key and (j.queue_id & 7) > 0
+                j.queue_id = this_queue and coalesce(j.singleton_key, '') = job_key and pgjq.limits_keys(j.queue_id)
                 and pgjq.policy_slot(j.queue_id, j.state) = pgjq.policy_slot(this_queue, 0::smallint)
             limit 1;
             if refused is null and settings ->> 'singleton_seconds' is not null then

@@ -63,14 +63,17 @@ $$;
 -- Remove the bodies without jobs that writers have left in a queue, or in any. Bodies of a writer that may be about to
 -- commit, which holds the queue's lock, are skipped. Run it in its own transaction, so that no session waits long for
 -- the lock or for an id that is free again.
-create function pgjq.remove_orphan_bodies(in_queue integer default null) returns void
+create function pgjq.remove_orphan_bodies(queue text default null) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     found pgjq.bulk_body;
 begin
-    for found in select w.* from pgjq.bulk_body as w where in_queue is null or w.queue_id = in_queue loop
+    for found in
+        select w.* from pgjq.bulk_body as w
+        where queue is null or w.queue_id = (select q.id from pgjq.queue as q where q.name = queue)
+    loop
         continue when not pg_try_advisory_xact_lock(hashtext('pgjq.write'), found.queue_id);
         delete from pgjq.bulk_body as w
         where w.id = found.id and w.batch = found.batch and w.created_at = found.created_at;

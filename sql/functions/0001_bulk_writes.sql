@@ -52,6 +52,91 @@ begin
 end
 $$;
 
+-- Check that these are stages, and that what a login with the role `pgjq_spark` may have put there can be jobs: writers
+-- check their rows before, but such a login need not use one.
+create function pgjq.check_stages(stages text[]) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    missing text := (
+        select n.name from unnest(stages) as n (name) where n.name not in (select s.stage from pgjq.stages() as s) limit 1
+    );
+    invalid text;
+begin
+    if missing is not null then
+        raise exception 'stage % does not exist: it was dropped as the leftover of a dead write, or never created', missing
+        using errcode = 'undefined_table';
+    end if;
+    if cardinality(stages) > 0 then
+        execute format(
+            'select left(s.id, 100) from (%s) as s
+            where
+                char_length(s.id) not between 1 and 512 or char_length(s.singleton_key) not between 1 and 512
+                or s.rank = -32768 or not isfinite(s.run_at)
+            limit 1', pgjq.staged_rows_query(stages)
+        ) into invalid;
+    end if;
+    if invalid is not null then
+        raise exception 'invalid job id or settings: %', invalid
+        using errcode = 'check_violation';
+    end if;
+end
+$$;
+
+-- Move the invalid rows of these stages to the quarantine, in an opened write.
+create function pgjq.quarantine_staged(queue text, write_id text, batch bigint, stages text[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    stage text;
+    more bigint;
+    rows bigint := 0;
+begin
+    foreach stage in array stages loop
+        execute format(
+            'insert into %1$s.quarantine (write_id, batch, queue, id, payload, reason)
+            select $1, $2, $3, s.invalid ->> ''id'', s.invalid ->> ''payload'', s.invalid ->> ''reason''
+            from %1$s.%2$I as s where s.invalid is not null', pgjq.schema_name(), stage
+        ) using write_id, batch, queue;
+        get diagnostics more = row_count;
+        rows := rows + more;
+    end loop;
+    if rows > 0 then
+        update pgjq.bulk_write as w set quarantined = rows where w.id = write_id and w.batch = quarantine_staged.batch;
+    end if;
+end
+$$;
+
+-- Make a write over one connection: jobs of everything on its stages, all or none, once. It is all that the role
+-- `pgjq_spark` may do with stages that it has filled.
+create function pgjq.commit_write(
+    queue text, write_id text, batch bigint, stages text[], expected bigint,
+    out jobs bigint, out duplicates bigint, out made_before boolean
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    write record;
+begin
+    select w.* into write from pgjq.open_write(queue, write_id, batch) as w;
+    jobs := write.jobs;
+    duplicates := write.duplicates;
+    made_before := jobs is not null;
+    if not made_before then
+        perform pgjq.check_stages(stages);
+        select e.jobs, e.duplicates into jobs, duplicates
+        from pgjq.enqueue_staged(queue, write.queue_id, write.at, write.options, stages, expected, false) as e;
+        perform pgjq.quarantine_staged(queue, write_id, batch, stages);
+    end if;
+    perform pgjq.close_write(write_id, batch, stages, jobs, duplicates);
+end
+$$;
+
 -- End a write: record its result and drop its stages.
 create function pgjq.close_write(
     write_id text, batch bigint, stages text[], added bigint, refused bigint

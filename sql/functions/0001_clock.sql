@@ -18,7 +18,7 @@ create function pgjq.bounded_interval(seconds double precision) returns interval
 language sql immutable parallel safe
 return make_interval(secs => least(greatest(seconds, 0), 3155760000));
 
--- Raised by every migration that older code does not support.
+-- The version of the schema, raised by every revision: code of version n works on the schemas n and n + 1.
 create function pgjq.schema_version() returns integer
 language sql immutable parallel safe
 return 1;

@@ -18,7 +18,7 @@ begin
             b.options ->> 'dead_letter' as queue, b.payload, jsonb_strip_nulls(jsonb_build_object(
                 'max_attempts', d.max_attempts, 'priority', -d.rank,
                 'result_ttl', extract(epoch from d.expires_at - d.finished_at),
-                'singleton_key', coalesce(d.singleton_key, case when (t.id & 7) = 5 then b.id end),
+                'singleton_key', coalesce(d.singleton_key, case when pgjq.is_strict(t.id) then b.id end),
                 'options', nullif(
                     b.options - '{dead_letter,expire_in_seconds,heartbeat_seconds}'::text[], '{}'
                 ), 'task', b.task, 'headers', b.headers

@@ -43,7 +43,7 @@ begin
         select
             m.queue_id, m.seq, m.lease, m.started_at, clock, clock + pgjq.bounded_interval(m.result_ttl),
             -- A failed job in strict order stays, whatever its age: it blocks its key.
-            case when m.delete_after > 0 and not ((m.queue_id & 7) = 5 and m.ended = 4)
+            case when m.delete_after > 0 and not (pgjq.is_strict(m.queue_id) and m.ended = 4)
                 then clock + pgjq.bounded_interval(m.delete_after) end, m.worker_id,
             m.delete_after, m.rank, m.attempts, m.max_attempts, m.stalled, m.singleton_key, m.ended, m.result, m.error
         from moved as m
@@ -51,21 +51,20 @@ begin
     select
         array_agg(m.seq) as seqs, array_agg(m.lease) as leases, array_agg(m.ended::smallint) as states,
         count(*) = cardinality(end_jobs.seqs) and not bool_or(m.cancel_requested) as as_asked,
-        array_agg(m.queue_id) filter (where has_subscribers) as queue_ids,
+        array_agg(m.queue_id) as queue_ids, array_agg(m.singleton_key) as keys,
+        bool_or(pgjq.is_serial(m.queue_id)) as may_unblock,
         array_agg(m.attempts) filter (where has_subscribers) as attempts,
         array_agg(m.queue_id) filter (where m.awaited) as awaited_queue_ids,
         array_agg(m.seq) filter (where m.awaited) as awaited_seqs,
         array_agg(m.ended::smallint) filter (where m.awaited) as awaited_states,
         array_agg(m.queue_id) filter (where m.ended = 4) as failed_queue_ids,
-        array_agg(m.seq) filter (where m.ended = 4) as failed_seqs,
-        array_agg(m.queue_id) filter (where (m.queue_id & 7) > 0) as freed_queue_ids,
-        array_agg(m.singleton_key) filter (where (m.queue_id & 7) > 0) as freed_keys
+        array_agg(m.seq) filter (where m.ended = 4) as failed_seqs
     into ended from moved as m;
     if ended.failed_seqs is not null and copy_failed then
         perform pgjq.copy_dead_letters(ended.failed_queue_ids, ended.failed_seqs);
     end if;
-    if ended.freed_queue_ids is not null then
-        perform pgjq.unblock_keys(ended.freed_queue_ids, ended.freed_keys);
+    if ended.may_unblock then
+        perform pgjq.unblock_keys(ended.queue_ids, ended.keys);
     end if;
     if ended.awaited_seqs is not null then
         perform pgjq.notify_waiters_of_jobs(ended.awaited_queue_ids, ended.awaited_seqs, ended.awaited_states);
@@ -80,7 +79,8 @@ begin
 end
 $$;
 
--- Delete what is left of jobs after their rows in `job` and `done`: their progress, and their bodies with their ids.
+-- Delete what is left of jobs after their rows in `job` and `done`: their progress, their attempts, and their bodies
+-- with their ids.
 --
 -- Index: the primary keys, once for each given row; the settings are those of the callers.
 create function pgjq.delete_bodies(queue_ids integer[], seqs bigint[]) returns void
@@ -91,6 +91,9 @@ begin
     delete from pgjq.progress as p
     using unnest(queue_ids, seqs) as g (queue_id, seq)
     where p.seq = g.seq and p.queue_id = g.queue_id;
+    delete from pgjq.attempt as a
+    using unnest(queue_ids, seqs) as g (queue_id, seq)
+    where a.seq = g.seq and a.queue_id = g.queue_id;
     delete from pgjq.body as b
     using unnest(queue_ids, seqs) as g (queue_id, seq)
     where b.seq = g.seq and b.queue_id = g.queue_id;

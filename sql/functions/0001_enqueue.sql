@@ -1,7 +1,7 @@
 -- Enqueue from SQL.
 
--- Enqueue one job from SQL: select pgjq.enqueue('mail', '{"to": "ann"}', id => 'welcome-7');
--- A payload with a text under `task` names a task: select pgjq.enqueue('mail', '{"task": "receipt", "args": [7]}');
+-- Enqueue one job from SQL: `select pgjq.enqueue('mail', '{"to": "ann"}', id => 'welcome-7')`. A payload with a text
+-- under `task` names a task: `select pgjq.enqueue('mail', '{"task": "receipt", "args": [7]}')`.
 create function pgjq.enqueue(
     queue text, payload jsonb, id text default null, priority integer default 0, run_at timestamptz default null,
     delay double precision default null, result_ttl double precision default null, max_attempts integer default null,

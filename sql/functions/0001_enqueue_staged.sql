@@ -25,7 +25,7 @@ begin
     duplicates := 0;
     select d.* into defaults from pgjq.job_settings('{}', inherited, at) as d;
 
-    if (this_queue & 7) = 5 and expected > 0 then
+    if pgjq.is_strict(this_queue) and expected > 0 then
         execute format('select count(*) from (%s) as s where s.singleton_key is null', staged) into keyless;
         if keyless > 0 then
             raise exception 'every job needs a singleton_key: queue % keeps each key in strict order', queue
@@ -33,7 +33,7 @@ begin
         end if;
     end if;
 
-    if (this_queue & 7) not in (1, 3, 4) and expected > 0 then
+    if not pgjq.limits_queued(this_queue) and expected > 0 then
         if not apart then
             execute pgjq.insert_bodies_statement(staged)
                 || ' on conflict (queue_id, id) where not superseded do nothing'
@@ -74,7 +74,7 @@ begin
         end if;
     end if;
 
-    if jobs < expected and not apart and (this_queue & 7) not in (1, 3, 4) then
+    if jobs < expected and not apart and not pgjq.limits_queued(this_queue) then
         -- Most rows with a taken id are duplicates at first sight, and are only counted.
         execute format(
             'create temporary table rest on commit drop as

@@ -64,7 +64,7 @@ begin
             end if;
             -- In strict order a failed job keeps its id, and blocks its key, until it is retried or deleted.
             if ended.state = 4 and (
-                (in_queue & 7) = 5 or (ended.expires_at > pgjq.now() and not enqueue_failed)
+                pgjq.is_strict(in_queue) or (ended.expires_at > pgjq.now() and not enqueue_failed)
             ) then
                 return query select 'duplicate', ended.state, null::bytea;
                 return;

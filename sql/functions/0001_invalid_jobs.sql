@@ -57,7 +57,7 @@ begin
         perform pgjq.end_jobs(
             array[(suspect.job).queue_id], array[(suspect.job).seq], array[(suspect.job).lease], array[4::smallint],
             null, array[json_build_object(
-                'type', 'InvalidJob', 'message', 'set aside, because its row cannot be computed with: ' || fault,
+                'type', 'InvalidJob', 'message', 'failed, because its row holds values out of bounds: ' || fault,
                 'traceback', null
             )::text], (suspect.job).state = 1, false
         );

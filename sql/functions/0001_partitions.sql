@@ -20,7 +20,7 @@ declare
     parent text;
     no_statistics text;
 begin
-    foreach parent in array array['body', 'job', 'done', 'progress'] loop
+    foreach parent in array array['body', 'job', 'done', 'progress', 'attempt'] loop
         execute format(
             'create table %s.%I partition of %s.%I for values in (%s)',
             own_schema, parent || '_' || -queue_id, own_schema, parent, queue_id
@@ -35,7 +35,7 @@ begin
     loop
         execute format('alter table %s alter column %I set statistics 0', jobs, no_statistics);
     end loop;
-    if (queue_id & 7) = 5 then
+    if pgjq.is_strict(queue_id) then
         execute format('alter table %s add constraint job_needs_key check (singleton_key is not null)', jobs);
     end if;
 end

@@ -22,8 +22,8 @@ begin
     for n in 1..10 loop
         begin
             return query
-            select c.* from pgjq.claim(
-                array[queue], worker, "limit", lease, expire, max_stalled, requeue_exhausted, claim_id,
+            select c.* from pgjq.claim_planned(
+                queue, queue_id, worker, "limit", lease, expire, max_stalled, requeue_exhausted, claim_id,
                 pgjq.pick_serial(queue_id, "limit")
             ) as c;
             return;
@@ -51,7 +51,7 @@ as $$
 #variable_conflict use_column
 declare
     this_queue constant integer := pick_serial.queue_id;
-    is_strict constant boolean := (pick_serial.queue_id & 7) = 5;
+    is_strict constant boolean := pgjq.is_strict(pick_serial.queue_id);
     wanted integer := pick_serial."limit";
     picked tid[] := '{}';
     met bigint[];
@@ -93,29 +93,30 @@ begin
                     select p.seq from pgjq.job as p
                     where
                         p.queue_id = this_queue and coalesce(p.singleton_key, '') = c.key
-                        and pgjq.policy_slot(p.queue_id, p.state) = 1 and (p.queue_id & 7) > 0 and p.seq <> c.seq
+                        and pgjq.limits_keys(p.queue_id) and pgjq.policy_slot(p.queue_id, p.state) = 1
+                        and p.seq <> c.seq
                     limit 1
                 ),
                 case when is_strict then coalesce(
                     (
                         select l.seq from pgjq.job as l
                         where
-                            l.queue_id = this_queue and coalesce(l.singleton_key, '') = c.key and (l.queue_id & 7) = 5
-                            and l.seq < c.seq and c.state = 0
+                            l.queue_id = this_queue and coalesce(l.singleton_key, '') = c.key
+                            and pgjq.is_strict(l.queue_id) and l.seq < c.seq and c.state = 0
                         order by l.seq limit 1
                     ),
                     (
                         select d.seq from pgjq.done as d
                         where
-                            d.queue_id = this_queue and d.singleton_key = c.key and (d.queue_id & 7) = 5 and d.state = 4
-                            and not d.superseded
+                            d.queue_id = this_queue and d.singleton_key = c.key and pgjq.is_strict(d.queue_id)
+                            and d.state = 4 and not d.superseded
                         limit 1
                     )
                 )
                 else (
                     select r.seq from pgjq.job as r
                     where
-                        r.queue_id = this_queue and coalesce(r.singleton_key, '') = c.key and (r.queue_id & 7) in (2, 3, 5)
+                        r.queue_id = this_queue and coalesce(r.singleton_key, '') = c.key and pgjq.is_serial(r.queue_id)
                         and r.ready and not r.blocked and (r.rank, r.seq) < (c.rank, c.seq)
                     order by r.blocked, r.rank, r.seq limit 1
                 ) end
@@ -149,7 +150,7 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    is_strict constant boolean := (this_queue & 7) = 5;
+    is_strict constant boolean := pgjq.is_strict(this_queue);
 begin
     update pgjq.job as j set ready = false, blocked = true where j.queue_id = this_queue and j.seq = any(behind);
     if blocked_seqs is null then

@@ -7,6 +7,7 @@
 --   * A function of the first list plans every call: a plan from when a queue was empty reads all of a full one
 --     (ADR 11). Functions that only these call, such as `pgjq.end_jobs`, need no settings of their own.
 --   * A function of the second list keeps its plans: it finds single rows by their keys, whatever the tables hold.
+--   * A function whose statements have one plan keeps it from its first call in a session (ADR 20).
 --   * Compilation is off: up to PostgreSQL 17 a plan that is turned off counts as very expensive, and expensive plans
 --     are compiled.
 do $$
@@ -16,9 +17,12 @@ declare
         'enable_mergejoin = off'
     ];
     plan_every_call constant text[] := array[
-        'promote', 'claim', 'settle', 'find_claimed', 'find_settled', 'reap', 'cancel_jobs', 'delete_jobs',
-        'retry_jobs', 'redrive', 'prune_ended', 'prune_waiting', 'unblock_keys', 'unblock_forgotten_keys', 'count_ready'
+        'promote', 'claim_planned', 'find_claimed', 'find_settled', 'reap', 'cancel_jobs', 'delete_jobs',
+        'retry_jobs', 'redrive', 'prune_ended', 'prune_waiting', 'unblock_keys', 'unblock_forgotten_keys', 'count_ready',
+        'find_policy_slots', 'copy_dead_letters', 'fail_invalid_jobs', 'release_jobs', 'record_ended_runs',
+        'release_running', 'reschedule_job'
     ];
+    one_plan constant text[] := array['claim', 'settle', 'seconds_until_work'];
     keep_plans constant text[] := array[
         'job_state', 'mark_awaited', 'save_checkpoint', 'free_id', 'remove_orphan_body', 'take_time_slot',
         'add_limited_job', 'unblock_key_of_job', 'due_schedules', 'is_overlapping', 'apply_plan',
@@ -27,13 +31,16 @@ declare
     target text;
     setting text;
 begin
-    foreach target in array plan_every_call || keep_plans loop
+    foreach target in array plan_every_call || one_plan || keep_plans loop
         foreach setting in array walk_indexes loop
             execute format('alter function %s.%I set %s', pgjq.schema_name(), target, setting);
         end loop;
     end loop;
     foreach target in array plan_every_call loop
         execute format('alter function %s.%I set plan_cache_mode = force_custom_plan', pgjq.schema_name(), target);
+    end loop;
+    foreach target in array one_plan loop
+        execute format('alter function %s.%I set plan_cache_mode = force_generic_plan', pgjq.schema_name(), target);
     end loop;
 end
 $$;

@@ -16,7 +16,7 @@ set search_path = pg_catalog, pg_temp
 as $$
     with looked as (
         select
-            g.n, g.state, g.error, g.queue_id & 7 as policy,
+            g.n, g.queue_id, g.state, g.error,
             j.seq is not null and g.state = 0 and j.attempts <= 1 as wants_queued,
             row_number() over (
                 partition by
@@ -27,13 +27,13 @@ as $$
                 select from pgjq.job as o
                 where
                     o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
-                    and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 0
+                    and pgjq.limits_keys(o.queue_id) and pgjq.policy_slot(o.queue_id, o.state) = 0
             ) as queued,
             exists (
                 select from pgjq.job as o
                 where
                     o.queue_id = g.queue_id and coalesce(o.singleton_key, '') = coalesce(j.singleton_key, '')
-                    and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 2
+                    and pgjq.limits_keys(o.queue_id) and pgjq.policy_slot(o.queue_id, o.state) = 2
             ) as failing
         from unnest(queue_ids, seqs, leases, states, errors) with ordinality
             as g (queue_id, seq, lease, state, error, n)
@@ -43,9 +43,11 @@ as $$
 
     placed as (
         select l.n, l.error, case
-            when l.state > 2 or l.policy not in (1, 3) or (l.wants_queued and not l.queued and not l.after_another)
+            when
+                l.state > 2 or not pgjq.may_lack_slot(l.queue_id)
+                or (l.wants_queued and not l.queued and not l.after_another)
                 then l.state
-            when l.policy = 3 and l.failing then 4
+            when pgjq.is_stately(l.queue_id) and l.failing then 4
             when l.wants_queued then 1
             else l.state
         end as state
@@ -55,7 +57,7 @@ as $$
     select
         array_agg(p.state::smallint order by p.n),
         array_agg(case when p.state = 4 and p.error is null then
-            '{"type": "PolicyError", "message": "given back while another job of its key is failing", "traceback": null}'
+            '{"type": "PolicyError", "message": "released while another job of its key is failing", "traceback": null}'
         else p.error end order by p.n)
     from placed as p
 $$;

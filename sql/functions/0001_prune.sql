@@ -45,7 +45,7 @@ begin
         from pgjq.job as j
         inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
         where
-            j.state <> 1 and not ((j.queue_id & 7) = 5 and j.state = 2)
+            j.state <> 1 and not (pgjq.is_strict(j.queue_id) and j.state = 2)
             and greatest(b.created_at, j.run_at)
             <= pgjq.now() - make_interval(secs => coalesce(
                 (b.options ->> 'retention_seconds')::double precision, 1209600

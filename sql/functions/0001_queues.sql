@@ -25,14 +25,14 @@ begin
     if not pgjq.lock_referenced_queue(options ->> 'dead_letter') then
         return 'no_dead_letter';
     end if;
-    if existing.id is not null and ((existing.id & 7) <> policy or (existing.id < 0) <> partition) then
+    if existing.id is not null and (pgjq.policy(existing.id) <> policy or (existing.id < 0) <> partition) then
         -- For producers that could not get the lock above: see `pgjq.lock_queue_row`.
         perform from pgjq.queue as q where q.id = existing.id for update;
         if (
             existing.defined or exists (select from pgjq.body as b where b.queue_id = existing.id)
             or exists (select from pgjq.queue as q where q.dead_letter = existing.name)
         ) then
-            return case when (existing.id & 7) <> policy then 'other_policy' else 'other_partition' end;
+            return case when pgjq.policy(existing.id) <> policy then 'other_policy' else 'other_partition' end;
         end if;
         delete from pgjq.queue as q where q.id = existing.id;
         existing.id := null;
@@ -108,13 +108,14 @@ begin
         return 'needed by ' || needed_by;
     end if;
     if existing.id < 0 then
-        foreach part in array array['job', 'done', 'progress', 'body'] loop
+        foreach part in array array['job', 'done', 'progress', 'attempt', 'body'] loop
             execute format('drop table if exists %s.%I', pgjq.schema_name(), part || '_' || -existing.id);
         end loop;
     else
         delete from pgjq.job as j where j.queue_id = existing.id;
         delete from pgjq.done as d where d.queue_id = existing.id;
         delete from pgjq.progress as p where p.queue_id = existing.id;
+        delete from pgjq.attempt as a where a.queue_id = existing.id;
         delete from pgjq.body as b where b.queue_id = existing.id;
     end if;
     delete from pgjq.time_slot as s where s.queue_id = existing.id;

@@ -6,7 +6,7 @@
 create function pgjq.judge_stalled("limit" integer, stale_age double precision) returns table (
     queue_id integer, seq bigint, lease integer, locked_until timestamptz, singleton_key text, queue text, id text,
     stalls integer, attempts smallint, max_attempts smallint, action text, reason text, worker text, payload bytea,
-    delay double precision, error text, task text
+    delay double precision, error text, task text, started_at timestamptz
 )
 language sql volatile rows 10
 set search_path = pg_catalog, pg_temp
@@ -32,11 +32,11 @@ as $$
                 when l.stalled + 1 > l.max_stalled then 'failed'
                 when l.attempts >= l.max_attempts and not l.requeue_exhausted then 'failed'
                 -- Stately: one job of a key may be failing.
-                when (l.queue_id & 7) = 3 and exists (
+                when pgjq.is_stately(l.queue_id) and exists (
                     select from pgjq.job as o
                     where
                         o.queue_id = l.queue_id and coalesce(o.singleton_key, '') = coalesce(l.singleton_key, '')
-                        and (o.queue_id & 7) > 0 and pgjq.policy_slot(o.queue_id, o.state) = 2
+                        and pgjq.limits_keys(o.queue_id) and pgjq.policy_slot(o.queue_id, o.state) = 2
                 ) then 'failed'
                 else 'recovered'
             end as action,
@@ -54,11 +54,28 @@ as $$
             'message',
             case j.reason when 'expired' then 'the attempt took too long' else 'its worker went silent' end
             || ' (worker ' || coalesce(w.name, '?') || ')'
-        )::text, b.task
+        )::text, b.task, j.started_at
     from judged as j
     inner join pgjq.body as b on j.seq = b.seq and j.queue_id = b.queue_id
     inner join pgjq.queue as q on j.queue_id = q.id
     left join pgjq.worker as w on j.worker_id = w.id
+$$;
+
+-- Publish the events of stalled jobs: first a `stalled` of each, then a `failing` of each that was recovered.
+create function pgjq.publish_stalls(
+    queues text[], ids text[], stalls integer[], attempts smallint[], actions text[], reasons text[], tasks text[]
+) returns bigint
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select pgjq.publish(array_agg(e.event order by e.nth, e.n) filter (where e.event is not null))
+    from unnest(queues, ids, stalls, attempts, actions, reasons, tasks)
+        with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
+    cross join lateral (
+        values
+        (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason, s.task)),
+        (2, s.n, case s.action when 'recovered' then pgjq.event('failing', s.queue, s.id, s.attempts, task => s.task) end)
+    ) as e (nth, n, event)
 $$;
 
 -- Take back up to `limit` jobs whose leases have lapsed, or whose attempts have expired.
@@ -96,6 +113,15 @@ begin
         where j.seq = v.seq and j.queue_id = v.queue_id and v.action = 'failed'
     ),
 
+    recorded as (
+        insert into pgjq.attempt (seq, queue_id, number, worker, started_at, ended_at, outcome, error)
+        select
+            v.seq, v.queue_id, v.lease, v.worker, v.started_at, pgjq.now(),
+            case when v.action = 'cancelled' then 'cancelled' when v.reason = 'expired' then 'expired' else 'stalled' end,
+            case when v.action <> 'cancelled' then v.error end
+        from judged as v
+    ),
+
     noted as (
         insert into pgjq.progress as p (queue_id, seq, error, stalled_on)
         select v.queue_id, v.seq, v.error, array[v.worker]
@@ -118,6 +144,7 @@ begin
         array_agg(v.worker order by v.locked_until, v.seq) as workers,
         array_agg(case v.action when 'failed' then v.payload end order by v.locked_until, v.seq) as payloads,
         array_agg(v.task order by v.locked_until, v.seq) as tasks,
+        array_agg(v.queue_id) as queue_ids, array_agg(v.seq) as seqs, array_agg(v.lease) as leases,
         array_agg(v.queue_id) filter (where v.action = 'recovered') as recovered_queue_ids,
         array_agg(v.singleton_key) filter (where v.action = 'recovered') as recovered_keys,
         array_agg(v.queue_id) filter (where v.action <> 'recovered') as ended_queue_ids,
@@ -129,17 +156,17 @@ begin
     if reaped.ids is null then
         return;
     end if;
+    perform pgjq.trim_attempts(reaped.queue_ids, reaped.seqs, reaped.leases);
+    perform pgjq.add_totals(
+            array_agg(q.id), array_fill(''::text, array[count(*)::integer]),
+            array_fill('stalled'::text, array[count(*)::integer]), array_agg(s.jobs)
+        )
+    from (select r.queue, count(*) as jobs from unnest(reaped.queues) as r (queue) group by r.queue) as s
+    inner join pgjq.queue as q on s.queue = q.name;
     if pgjq.has_subscribers() then
-        perform pgjq.publish(array_agg(e.event order by e.nth, e.n) filter (where e.event is not null))
-        from unnest(
+        perform pgjq.publish_stalls(
             reaped.queues, reaped.ids, reaped.stalls, reaped.attempts, reaped.actions, reaped.reasons, reaped.tasks
-        ) with ordinality as s (queue, id, stalls, attempts, action, reason, task, n)
-        cross join lateral (
-            values
-            (1, s.n, pgjq.event('stalled', s.queue, s.id, s.attempts, s.stalls, s.action, s.reason, s.task)),
-            (2, s.n, case s.action when 'recovered'
-                then pgjq.event('failing', s.queue, s.id, s.attempts, task => s.task) end)
-        ) as e (nth, n, event);
+        );
     end if;
     if reaped.ended_seqs is not null then
         -- Those with a cancel request end as cancelled.

@@ -15,7 +15,7 @@ begin
     at := pgjq.now()::text;
     options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
     seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
-    if count > 0 and (not copying or (queue_id & 7) > 0) then
+    if count > 0 and (not copying or pgjq.limits_keys(queue_id)) then
         insert into pgjq.reservation (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
         perform pgjq.delete_old_reservations();
     end if;

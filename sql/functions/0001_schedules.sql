@@ -61,6 +61,7 @@ begin
 end
 $$;
 
+-- Resume a paused schedule; return whether it exists.
 create function pgjq.resume_schedule(name text) returns boolean
 language sql volatile
 set search_path = pg_catalog, pg_temp

@@ -4,11 +4,11 @@
 --
 -- A function for the same reasons as claiming (functions/0001_claim.sql). Returns the new states of the jobs, in three
 -- arrays; they are null if every run ended as its outcome says, which is nearly always, and then there is nothing to
--- read. States are those of the tables; null means completed. `lock_limit` is how long to wait for a row that another
--- transaction has locked; null means the session's own limit.
+-- read. States are those of the tables; null means completed. `outcomes` are the runs' in the history of attempts.
+-- `lock_limit` is how long to wait for a row that another transaction has locked; null means the session's own limit.
 create function pgjq.settle(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], results bytea[], errors text[],
-    delays double precision[], lock_limit text default null,
+    delays double precision[], outcomes text[] default null, lock_limit text default null,
     out settled_seqs bigint[], out settled_leases integer[], out settled_states smallint[]
 )
 language plpgsql volatile
@@ -24,16 +24,22 @@ begin
     -- First the jobs to release, then the jobs to end: if a cancel request is committed while the first statement waits
     -- for the row, the second sees it and ends the job as cancelled.
     if 3 > any(states) then
-        released := pgjq.release_jobs(queue_ids, seqs, leases, states, errors, delays, lock_limit is not null);
+        released := pgjq.release_jobs(
+            queue_ids, seqs, leases, states, errors, delays, outcomes, lock_limit is not null
+        );
         ended := pgjq.end_jobs(
             queue_ids, seqs, leases, released.new_states, results, released.new_errors, true, true
         );
+        perform pgjq.record_ended_runs(queue_ids, seqs, leases, outcomes);
         settled_seqs := coalesce(released.released_seqs || ended.ended_seqs, '{}');
         settled_leases := coalesce(released.released_leases || ended.ended_leases, '{}');
         settled_states := coalesce(released.released_states || ended.ended_states, '{}');
         return;
     end if;
     ended := pgjq.end_jobs(queue_ids, seqs, leases, states, results, errors, true, true);
+    if states is not null or not coalesce(ended.as_asked, false) then
+        perform pgjq.record_ended_runs(queue_ids, seqs, leases, outcomes);
+    end if;
     if not coalesce(ended.as_asked, false) then
         settled_seqs := coalesce(ended.ended_seqs, '{}');
         settled_leases := coalesce(ended.ended_leases, '{}');
@@ -48,7 +54,7 @@ $$;
 -- and the jobs that were released. With `is_limited` the caller has limited how long to wait for a locked row.
 create function pgjq.release_jobs(
     queue_ids integer[], seqs bigint[], leases integer[], states smallint[], errors text[], delays double precision[],
-    is_limited boolean,
+    outcomes text[], is_limited boolean,
     out new_states smallint[], out new_errors text[],
     out released_seqs bigint[], out released_leases integer[], out released_states smallint[]
 )
@@ -59,7 +65,7 @@ declare
     clock constant timestamptz := pgjq.now();
     lock_limit constant text := current_setting('lock_timeout');
     may_lack_slots constant boolean := exists (
-        select from unnest(queue_ids) as q (id) where (q.id & 7) in (1, 3)
+        select from unnest(queue_ids) as q (id) where pgjq.may_lack_slot(q.id)
     );
     released record;
     slots record;
@@ -83,12 +89,21 @@ begin
                     attempts = case when g.state = 2 then j.attempts else j.attempts - 1 end,
                     run_at = clock + make_interval(secs => coalesce(g.delay, 0)), ready = coalesce(g.delay, 0) <= 0,
                     locked_until = null, expire_at = null, worker_id = null
-                from unnest(queue_ids, seqs, leases, new_states, new_errors, delays)
-                    as g (queue_id, seq, lease, state, error, delay)
+                from unnest(queue_ids, seqs, leases, new_states, new_errors, delays, outcomes)
+                    as g (queue_id, seq, lease, state, error, delay, outcome)
+                -- The row before the update, which still names the worker of the run.
+                inner join pgjq.job as o on o.seq = g.seq and o.queue_id = g.queue_id and o.lease = g.lease
                 where
                     j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 = 1
                     and g.state < 3 and not j.cancel_requested
-                returning j.queue_id, j.seq, j.lease, j.state, j.attempts, g.error, j.singleton_key
+                returning
+                    j.queue_id, j.seq, j.lease, j.state, j.attempts, g.error, j.singleton_key, j.started_at,
+                    o.worker_id, coalesce(g.outcome, case g.state when 2 then 'failed' else 'released' end) as outcome
+            ),
+            recorded as (
+                insert into pgjq.attempt (seq, queue_id, number, worker, started_at, ended_at, outcome, error)
+                select m.seq, m.queue_id, m.lease, w.name, m.started_at, clock, m.outcome, m.error
+                from moved as m left join pgjq.worker as w on m.worker_id = w.id
             ),
             noted as (
                 insert into pgjq.progress (queue_id, seq, error)
@@ -117,6 +132,7 @@ begin
                 assume_taken := true;
         end;
     end loop;
+    perform pgjq.trim_attempts(released.queue_ids, released.seqs, released.leases);
     perform pgjq.unblock_keys(released.queue_ids, released.keys);
     -- Also for jobs that are due later: workers sleep until the next job is due, and this one may come first.
     perform pgjq.wake(q.name) from pgjq.queue as q where q.id = any(released.queue_ids);

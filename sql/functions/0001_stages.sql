@@ -24,7 +24,8 @@ $$;
 
 -- Create a stage of a write, named by 32 hexadecimal digits, in the transaction that fills it; return its name.
 --
--- Unlogged: a crash may lose rows that no caller relies on yet. Numbers are drawn as rows arrive.
+-- Unlogged: a crash may lose rows that no caller relies on yet. Numbers are drawn as rows arrive. A row with `invalid`
+-- is not a job: it has the id, the payload and the reason for the quarantine.
 create function pgjq.create_stage(write text) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -39,9 +40,17 @@ begin
     execute format(
         'create unlogged table %s.%I ('
         'seq bigint not null default nextval(%L), id text not null, payload json not null, '
-        'rank smallint not null, run_at timestamptz, singleton_key text) with (autovacuum_enabled = false)',
+        'rank smallint not null, run_at timestamptz, singleton_key text, invalid json) with (autovacuum_enabled = false)',
         own_schema, stage, own_schema || '.job_seq'
     );
+    -- With roles this function runs as the schema's owner, who then owns the stage. The caller may add rows to it, but
+    -- neither read it nor choose the numbers of jobs.
+    if session_user <> current_user then
+        execute format(
+            'grant insert (id, payload, rank, run_at, singleton_key, invalid) on %s.%I to %I',
+            own_schema, stage, session_user
+        );
+    end if;
     return stage;
 end
 $$;
@@ -61,9 +70,10 @@ begin
 end
 $$;
 
--- Drop unused stages that were created more than `age` seconds ago, and the bodies that dead writers have left; return
--- the number of stages. Stages of other owners are left to them.
-create function pgjq.drop_old_stages(age double precision) returns integer
+-- Drop unused stages that were created more than `age` seconds ago, by default three days, and the bodies that dead
+-- writers have left; return the number of stages. Stages of other owners are left to them. Delete rows that have been
+-- in quarantine for thirty days, and state changes that were recorded seven days ago.
+create function pgjq.drop_old_stages(age double precision default 259200) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '10ms'
@@ -84,6 +94,8 @@ begin
         end;
     end loop;
     begin
+        delete from pgjq.quarantine as q where q.at < pgjq.now() - interval '30 days';
+        delete from pgjq.job_event as e where e.at < pgjq.now() - interval '7 days';
         perform pgjq.remove_orphan_bodies();
     exception when lock_not_available or insufficient_privilege then
         null;
@@ -92,14 +104,14 @@ begin
 end
 $$;
 
--- A query for all rows of these stages, or for one of `parts` parts of each: some of its pages.
+-- A query for all valid rows of these stages, or for those of one of `parts` parts of each: some of its pages.
 create function pgjq.staged_rows_query(stages text[], part integer default 0, parts integer default 1) returns text
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
     select string_agg(
         format(
-            'select * from %s.%I where ctid >= ''(%s,0)'' and ctid < ''(%s,0)''',
+            'select * from %s.%I where ctid >= ''(%s,0)'' and ctid < ''(%s,0)'' and invalid is null',
             pgjq.schema_name(), s.name, s.pages * part / parts, s.pages * (part + 1) / parts
         ), ' union all '
     )

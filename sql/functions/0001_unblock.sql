@@ -16,21 +16,23 @@ begin
         with freed as materialized (
             select distinct f.queue_id, coalesce(f.key, '') as key
             from unnest(queue_ids, keys) as f (queue_id, key)
-            where (f.queue_id & 7) in (2, 3, 5)
+            where pgjq.is_serial(f.queue_id)
         ),
 
         next as materialized (
             select
-                f.queue_id, case when (f.queue_id & 7) = 5 then (
+                f.queue_id, case when pgjq.is_strict(f.queue_id) then (
                     select case when l.blocked then l.seq end from pgjq.job as l
-                    where l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key and (l.queue_id & 7) = 5
+                    where
+                        l.queue_id = f.queue_id and coalesce(l.singleton_key, '') = f.key
+                        and pgjq.is_strict(l.queue_id)
                     order by l.seq limit 1
                 )
                 else (
                     select h.seq from pgjq.job as h
                     where
                         h.queue_id = f.queue_id and coalesce(h.singleton_key, '') = f.key
-                        and (h.queue_id & 7) in (2, 3, 5) and h.blocked
+                        and pgjq.is_serial(h.queue_id) and h.blocked
                     order by h.rank, h.seq limit 1
                 ) end as seq
             from freed as f
@@ -82,7 +84,7 @@ declare
 begin
     with blocked as materialized (
         select distinct h.queue_id, coalesce(h.singleton_key, '') as key from pgjq.job as h
-        where h.blocked and (h.queue_id & 7) in (2, 3, 5)
+        where h.blocked and pgjq.is_serial(h.queue_id)
     )
 
     select array_agg(k.queue_id) as queue_ids, array_agg(k.key) as keys into forgotten
@@ -91,13 +93,13 @@ begin
         not exists (
             select from pgjq.job as o
             where
-                o.queue_id = k.queue_id and coalesce(o.singleton_key, '') = k.key and (o.queue_id & 7) > 0
-                and (o.state = 1 or o.ready or ((o.queue_id & 7) = 5 and not o.blocked))
+                o.queue_id = k.queue_id and coalesce(o.singleton_key, '') = k.key and pgjq.limits_keys(o.queue_id)
+                and (o.state = 1 or o.ready or (pgjq.is_strict(o.queue_id) and not o.blocked))
         )
         and not exists (
             select from pgjq.done as d
             where
-                d.queue_id = k.queue_id and d.singleton_key = k.key and (d.queue_id & 7) = 5 and d.state = 4
+                d.queue_id = k.queue_id and d.singleton_key = k.key and pgjq.is_strict(d.queue_id) and d.state = 4
                 and not d.superseded
         );
     perform pgjq.unblock_keys(forgotten.queue_ids, forgotten.keys);

@@ -71,8 +71,8 @@ as $$
     select count(pg_notify('pgjq.results', page)) from pgjq.notification_pages($1) as page
 $$;
 
--- The same, for a batch of jobs by number; jobs without a state are about to be deleted, and their bodies must still
--- exist. A function, so that settling a job without waiters plans none of this.
+-- Notify the waiters of a batch of jobs, found by number. Jobs without a state are about to be deleted, and their
+-- bodies must still exist. A function, so that settling a job without waiters plans none of this.
 create function pgjq.notify_waiters_of_jobs(queue_ids integer[], seqs bigint[], states smallint[]) returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp

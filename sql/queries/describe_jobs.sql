@@ -9,6 +9,8 @@ where
     and (:worker::text is null or d.worker = :worker)
     and (:created_before::timestamptz is null or d.created_at < :created_before)
     and (:created_after::timestamptz is null or d.created_at >= :created_after)
+    and (:ended_before::timestamptz is null or d.finished_at < :ended_before)
+    and (:ended_after::timestamptz is null or d.finished_at >= :ended_after)
     and (
         :error::text is null
         or strpos(lower(concat_ws(': ', d.error_type, d.error_message)), lower(:error)) > 0

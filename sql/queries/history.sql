@@ -14,10 +14,20 @@ select
     case when isfinite(d.started_at) then d.started_at end as started_at,
     case when isfinite(d.finished_at) then d.finished_at end as finished_at,
     b.payload, d.result, d.error, d.seq, coalesce(p.stalled_on, '{}') as stalled_on, b.task,
-    -- For readers that know the names already (names.sql): three numbers in one, which is cheaper to send than three.
-    -- The last two are never below 0, and no worker has the number 0.
-    (d.queue_id::bigint * 65536 + d.state) * 65536 + d.stalled as place,
-    (coalesce(d.worker_id, 0)::bigint * 65536 + d.attempts) * 65536 + d.max_attempts as effort
+    -- Only the runs that did not complete.
+    (
+        select
+            json_agg(
+                json_build_object(
+                    'number', a.number, 'worker', a.worker, 'started_at', a.started_at, 'ended_at', a.ended_at,
+                    'outcome', a.outcome, 'error', a.error::json
+                ) order by a.number
+            )::text
+        from pgjq.attempt as a
+        where a.seq = d.seq and a.queue_id = d.queue_id
+    ) as runs,
+    -- For readers that know the names already (number_names.sql).
+    d.queue_id as queue_number, d.state as state_number, d.worker_id as worker_number
 from pgjq.done as d
 left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id and b.seq >= :first and b.seq < :last
 left join pgjq.queue as q on d.queue_id = q.id

@@ -8,5 +8,6 @@ from pg_proc as p
 where
     p.pronamespace = (select o.relnamespace from pg_class as o where o.oid = regclass('pgjq.queue'))
     and p.proname in (
-        'begin_action', 'cancel_jobs', 'delete_jobs', 'describe_jobs', 'get_jobs', 'redrive', 'retry_job', 'retry_jobs'
+        'begin_action', 'cancel_jobs', 'delete_jobs', 'describe_jobs', 'get_attempts', 'get_jobs', 'redrive',
+        'release_running', 'reschedule_job', 'retry_job', 'retry_jobs'
     )

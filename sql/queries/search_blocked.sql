@@ -2,6 +2,6 @@
 select j.queue_id, j.seq, j.seq::text as mark
 from pgjq.job as j
 where
-    j.queue_id = :queue_id and j.blocked and (j.queue_id & 7) in (2, 3, 5) and j.seq > coalesce(:mark::text::bigint, 0)
+    j.queue_id = :queue_id and j.blocked and pgjq.is_serial(j.queue_id) and j.seq > coalesce(:mark::text::bigint, 0)
 order by j.seq
 limit :limit

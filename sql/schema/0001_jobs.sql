@@ -8,6 +8,7 @@
 -- The order of jobs: assigned at the enqueue, never changed, and shared by all queues.
 create sequence pgjq.job_seq;
 
+-- Identities and payloads of jobs, live and ended. A row never changes, but for one mark when its id is used again.
 create table pgjq.body (
     seq bigint not null,
     created_at timestamptz not null,
@@ -24,6 +25,7 @@ create table pgjq.body (
 
 create unique index body_id on pgjq.body (queue_id, id) where not superseded;
 
+-- Jobs that have not ended: narrow rows that every claim, heartbeat and retry changes.
 create table pgjq.job (
     seq bigint not null,
     run_at timestamptz not null,
@@ -67,13 +69,14 @@ create index job_failing on pgjq.job (run_at) where state - 2 = 0;
 -- null, which never conflicts. A job without a key counts under the empty key, which no job can have.
 create unique index job_policy_slot
 on pgjq.job (queue_id, coalesce(singleton_key, ''), pgjq.policy_slot(queue_id, state))
-where (queue_id & 7) > 0;
+where pgjq.limits_keys(queue_id);
 -- The due jobs of a key, blocked ones apart: which is first, and which is next.
 create index job_key_due on pgjq.job (queue_id, coalesce(singleton_key, ''), blocked, rank, seq)
-where (queue_id & 7) in (2, 3, 5) and (ready or blocked);
+where pgjq.is_serial(queue_id) and (ready or blocked);
 -- The order of a key in strict order: only its first job may run.
-create index job_key_order on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where (queue_id & 7) = 5;
+create index job_key_order on pgjq.job (queue_id, coalesce(singleton_key, ''), seq) where pgjq.is_strict(queue_id);
 
+-- How jobs ended: state, result, error. Retention deletes these rows.
 create table pgjq.done (
     seq bigint not null,
     finished_at timestamptz not null,
@@ -109,7 +112,7 @@ create index done_failed on pgjq.done (finished_at) where state - 4 = 0 and not 
 create index done_xid on pgjq.done using brin (xid) with (pages_per_range = 16, autosummarize = on);
 -- Keys in strict order that a failed job blocks.
 create index done_blocked on pgjq.done (queue_id, singleton_key)
-where (queue_id & 7) = 5 and state = 4 and not superseded;
+where pgjq.is_strict(queue_id) and state = 4 and not superseded;
 
 -- Data that only some jobs have: a checkpoint, the error of the last attempt, the workers that it stalled on.
 create table pgjq.progress (
@@ -121,10 +124,27 @@ create table pgjq.progress (
     primary key (seq, queue_id)
 ) partition by list (queue_id);
 
+-- Runs that ended in anything but completion. The completing run is the job's row in `done`, so a job that completes at
+-- its first run has no row here. At most twenty of a job: the first, and the last nineteen.
+create table pgjq.attempt (
+    seq bigint not null,
+    started_at timestamptz,
+    ended_at timestamptz not null,
+    queue_id integer not null,
+    number integer not null,                    -- the run's lease: every claim raises it, so it counts the runs
+    worker text,
+    outcome text not null,                      -- failed, stalled, released, snoozed, expired, cancelled, lease_lost
+    error text,                                 -- JSON, as in done
+    primary key (seq, queue_id, number)
+) partition by list (queue_id);
+
+-- Recent attempts, for operators.
+create index attempt_ended on pgjq.attempt (ended_at);
+
 -- The default partitions exclude queue numbers below 0 by a constraint: then creating a queue's partitions need not
 -- scan them. Strict order needs a key; the same constraint demands it, and `create_partitions` does for other
 -- partitions, because every further constraint costs each single enqueue some 7 µs: PostgreSQL parses its text for each
--- statement.
+-- statement. It would also inline `pgjq.is_strict` each time, for another 15 µs: so the condition is written out here.
 create table pgjq.body_default partition of pgjq.body (check (queue_id > 0)) default;
 create table pgjq.job_default partition of pgjq.job (
     constraint job_needs_key check (queue_id > 0 and ((queue_id & 7) <> 5 or singleton_key is not null))
@@ -134,6 +154,7 @@ create table pgjq.job_default partition of pgjq.job (
 );
 create table pgjq.done_default partition of pgjq.done (check (queue_id > 0)) default;
 create table pgjq.progress_default partition of pgjq.progress (check (queue_id > 0)) default;
+create table pgjq.attempt_default partition of pgjq.attempt (check (queue_id > 0)) default;
 
 -- Statistics of a queue are outdated at once: full one minute, empty the next. A plan made from them is right by luck
 -- (a claim of 200 took 1.5 ms or 800 ms). So the planner gets none for the columns that change: it then assumes a fixed

@@ -1,7 +1,8 @@
 -- Queues and workers.
 
+-- Queues: the name, the number that jobs refer to, the definition, and the last count of jobs.
 create table pgjq.queue (
-    id integer primary key default nextval('pgjq.queue_seq') * 8 check ((id & 7) <= 5),
+    id integer primary key default nextval('pgjq.queue_seq') * 8 check (pgjq.has_policy(id)),
     name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),
     created_at timestamptz not null default pgjq.now(),
     defined boolean not null default false,     -- by create_queue, not only by its first job

@@ -1,5 +1,6 @@
 -- Schedules: what makes jobs at times, and the last ticks of each.
 
+-- Schedules: their times, the jobs that they make, and their next run.
 create table pgjq.schedule (
     id integer generated always as identity primary key,
     name text not null unique check (length(name) between 1 and 128 and name !~ '[\u0001-\u001f\u007f-\u009f]'),

@@ -66,14 +66,14 @@ create view pgjq.blocked_keys as
 with blocker as (
     select d.queue_id, d.seq, d.singleton_key, 'failed' as state, d.finished_at as since, d.error
     from pgjq.done as d
-    where (d.queue_id & 7) = 5 and d.state = 4 and not d.superseded
+    where pgjq.is_strict(d.queue_id) and d.state = 4 and not d.superseded
     union all
     select
         j.queue_id, j.seq, j.singleton_key, 'failing', j.started_at,
         (select p.error from pgjq.progress as p where p.seq = j.seq and p.queue_id = j.queue_id)
     from pgjq.job as j
     -- As an expression, so that the planner starts from the failing jobs and not from every job in strict order.
-    where (j.queue_id + 0 & 7) = 5 and j.state - 2 = 0
+    where pgjq.is_strict(j.queue_id + 0) and j.state - 2 = 0
 )
 
 select
@@ -85,8 +85,8 @@ select
         from (
             select from pgjq.job as l
             where
-                l.queue_id = k.queue_id and coalesce(l.singleton_key, '') = k.singleton_key and (l.queue_id & 7) = 5
-                and l.seq <> k.seq
+                l.queue_id = k.queue_id and coalesce(l.singleton_key, '') = k.singleton_key
+                and pgjq.is_strict(l.queue_id) and l.seq <> k.seq
             order by l.seq limit 100
         ) as few
     ) as waiting,

@@ -25,6 +25,17 @@ shown as (
     from ranked as r where r.rank = 1 group by r.worker_id
 ),
 
+served as (
+    select n.worker_id, array_agg(n.name order by n.started_at, n.place) as queues
+    from (
+        select k.worker_id, q.name, min(k.started_at) as started_at, min(q.place) as place
+        from ranked as k cross join unnest(k.queues) with ordinality as q (name, place)
+        where k.rank = 1
+        group by k.worker_id, q.name
+    ) as n
+    group by n.worker_id
+),
+
 running as (
     select j.worker_id, count(*) as jobs, min(j.locked_until) as first_deadline
     from pgjq.job as j where j.state = 1 group by j.worker_id
@@ -32,15 +43,12 @@ running as (
 
 select
     w.name as worker, s.alive,
-    array(
-        select q.name from ranked as k cross join unnest(k.queues) with ordinality as q (name, ordinality)
-        where k.worker_id = s.worker_id and k.rank = 1
-        group by q.name order by min(k.started_at), min(ordinality)
-    ) as queues,
+    coalesce(v.queues, '{}') as queues,
     coalesce(r.jobs, 0) as running, s.started_at, s.last_seen, pgjq.now() - s.last_seen as silent_for,
     r.first_deadline - pgjq.now() as next_deadline_in
 from shown as s
 inner join pgjq.worker as w on s.worker_id = w.id
+left join served as v on s.worker_id = v.worker_id
 left join running as r on s.worker_id = r.worker_id;
 
 -- The leader of each role: the session that holds its advisory lock.

@@ -25,9 +25,23 @@ create table pgjq.bulk_write (
     queue text not null,
     jobs bigint not null,                       -- that were added
     duplicates bigint not null,                 -- not added, because their ids or their slots were taken
+    quarantined bigint not null default 0,      -- rows that could not be jobs
     at timestamptz not null default pgjq.now(),
     primary key (id, batch)
 );
+
+-- Rows of bulk writes that could not be jobs, and why. Maintenance deletes them after thirty days.
+create table pgjq.quarantine (
+    at timestamptz not null default pgjq.now(),
+    write_id text not null,
+    batch bigint not null,
+    queue text not null,
+    id text,
+    payload text,                               -- its beginning, as the writer got it
+    reason text not null
+);
+
+create index quarantine_at on pgjq.quarantine (at);
 
 -- Bodies that a bulk write has committed before their jobs. The commit of the jobs deletes the row: a row that stays
 -- belongs to a writer that died in between, and tells which bodies have no jobs.
