@@ -14,7 +14,8 @@ except ImportError as error:
 
 check_spark(pyspark.__version__)
 
-from pgjq.spark.options import read_options  # noqa: E402  (an older Spark lacks what these import)
+from pgjq.spark.collect import enqueue_and_collect  # noqa: E402  (an older Spark lacks what these import)
+from pgjq.spark.options import read_options  # noqa: E402
 from pgjq.spark.process import Processed, process  # noqa: E402
 from pgjq.spark.source import PgjqDataSource  # noqa: E402
 from pgjq.spark.writer import Written, read_written  # noqa: E402
@@ -28,6 +29,7 @@ __all__ = [
     "RequirementError",
     "Written",
     "check_java",
+    "enqueue_and_collect",
     "process",
     "register",
     "written",

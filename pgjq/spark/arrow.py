@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
-from pgjq.spark.columns import TEXTS
-from pgjq.spark.driver import connect, read, run
+from pgjq.spark.adbc import connect, read, run
+from pgjq.spark.columns import NUMBERED, TEXTS
 from pgjq.spark.lazy_imports import adbc, pa, pc, spark_types
-from pgjq.spark.packing import WORDS, take_apart
 from pgjq.storage.postgres.queries import Queries
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ SESSION: Final = "configure_streaming_session"
 def read_batches(conninfo: str, statement: str, schema: StructType, names: str | None = None) -> Iterator[Any]:
     """Run a statement and yield its rows; at most one batch of them is in memory.
 
-    With `names`, the statement returns numbers of queues, workers and states instead of their names; the statement
-    `names` lists the names.
+    With `names`, the statement returns the numbers of `NUMBERED`, and the statement `names` lists their names.
     """
     target = arrow_schema(schema)
     try:
@@ -40,7 +38,7 @@ def read_batches(conninfo: str, statement: str, schema: StructType, names: str |
 
 
 def _read_names(connection: Any, names: str) -> dict[str, Any]:
-    """Return tables of numbers and names for the columns with numbers instead of names."""
+    """Return the numbers and names of each column of `NUMBERED`."""
     rows = read(connection, names)
     return {column.as_py(): (numbers.values, known.values) for column, numbers, known in rows}
 
@@ -55,15 +53,14 @@ def shape(batch: Any, target: Any, named: Mapping[str, Any]) -> Any:
     if not len(target):
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for word in WORDS & given.keys():
-        given |= take_apart(word, given.pop(word))
-    return pa.RecordBatch.from_arrays([_column(field, given[field.name], named) for field in target], schema=target)
+    return pa.RecordBatch.from_arrays([_column(field, given, named) for field in target], schema=target)
 
 
-def _column(field: Any, column: Any, named: Mapping[str, Any]) -> Any:
+def _column(field: Any, given: Mapping[str, Any], named: Mapping[str, Any]) -> Any:
     if field.name in named:
         numbers, names = named[field.name]
-        return names.take(pc.index_in(column, numbers))
+        return names.take(pc.index_in(given[NUMBERED[field.name]], numbers))
+    column = given[field.name]
     return _text(column) if field.name in TEXTS else column.cast(field.type)
 
 

@@ -22,7 +22,7 @@ from pgjq.errors import ValidationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-View = Literal["history", "jobs", "queues"]
+View = Literal["history", "jobs", "queues", "events"]
 
 _JOBS: Final[dict[str, DataType]] = {
     "queue": StringType(),
@@ -41,11 +41,12 @@ _JOBS: Final[dict[str, DataType]] = {
     "error": StringType(),
 }
 # Only by name: the order of enqueueing, which distinguishes endings of the same id, the workers that the job stalled
-# on, and the task that the payload names.
+# on, the task that the payload names, and its runs that did not complete, as JSON.
 _ON_REQUEST: Final[dict[str, DataType]] = {
     "seq": LongType(),
     "stalled_on": ArrayType(StringType()),
     "task": StringType(),
+    "runs": StringType(),
 }
 
 _QUEUES: Final[dict[str, DataType]] = {
@@ -75,8 +76,25 @@ _QUEUES: Final[dict[str, DataType]] = {
     "total": LongType(),
     "oldest_ready_age": DoubleType(),
 }
+_EVENTS: Final[dict[str, DataType]] = {
+    "queue": StringType(),
+    "id": StringType(),
+    "task": StringType(),
+    "event": StringType(),
+    "state": StringType(),
+    "attempts": IntegerType(),
+    "run": IntegerType(),
+    "worker": StringType(),
+    "at": TimestampType(),
+    "outcome": StringType(),
+    "error": StringType(),
+    "seq": LongType(),
+    "n": LongType(),
+}
 # Bytes in the database, text in Spark.
 TEXTS: Final = frozenset({"payload", "result"})
+# Names that history has as numbers: a reader looks them up in a list, which is faster than a join for each row.
+NUMBERED: Final = {"queue": "queue_number", "state": "state_number", "worker": "worker_number"}
 
 
 def check_view(name: str) -> View:
@@ -89,7 +107,7 @@ def check_view(name: str) -> View:
 def schema_of(view: View, columns: Sequence[str] | None = None) -> StructType:
     """Return the schema of a view, or of some of its columns in the given order."""
     known = _known(view)
-    names = [*(_QUEUES if view == "queues" else _JOBS)] if columns is None else columns
+    names = [*(_JOBS if view in ("history", "jobs") else known)] if columns is None else columns
     for name in names:
         if name not in known:
             raise ValidationError(f"the view {view} has no column {name!r}; its columns are {', '.join(known)}")
@@ -107,4 +125,4 @@ def check_schema(view: View, schema: StructType) -> StructType:
 
 
 def _known(view: View) -> dict[str, DataType]:
-    return _QUEUES if view == "queues" else _JOBS | _ON_REQUEST
+    return {"queues": _QUEUES, "events": _EVENTS}.get(view, _JOBS | _ON_REQUEST)

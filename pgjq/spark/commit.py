@@ -1,8 +1,8 @@
 """Commit of a write: create the jobs of all its stages, all or none, exactly once.
 
 A large write uses two connections at once, because each keeps only one processor of the server busy: one adds most of
-the bodies, the other everything else. If an id is taken, or there is no second connection, nothing has been written
-yet, and the commit uses one connection.
+the bodies, the other everything else. If an id is taken, there is no second connection, or the login may only call
+functions (the role `pgjq_spark`), nothing has been written yet, and the commit uses one connection.
 `sql/functions/0001_bulk_writes.sql` explains why it is still all or none.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.policy import Policy
 from pgjq.storage.postgres.oneshot import oneshot_connection
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.oneshot import OneShotConnection
 
 LARGE: Final = 20_000  # Jobs; below, a second connection gains too little.
-_REFUSING: Final = (1, 3, 4)  # Policies that may refuse a job, and that check each of them.
 
 
 @dataclass(frozen=True)
@@ -44,33 +44,34 @@ def make_jobs(options: Options, write: Write) -> tuple[int, int, bool]:
     """Return how many jobs were added, how many existed, and whether the write was made before."""
     if write.expected >= LARGE:
         try:
-            return _make_jobs(options, write, large=True)
+            return _commit_large(options, write)
         except (_TakenError, StorageUnavailableError):
             pass  # Nothing was written; or it was, and the ledger has it.
-    return _make_jobs(options, write, large=False)
+    with oneshot_connection(options.conninfo, options.schema) as here:
+        here.fetch("remove_orphan_bodies", {"queue": write.queue})
+        ((jobs, duplicates, before),) = here.fetch("commit_write", asdict(write))
+    return jobs, duplicates, before
 
 
-def _make_jobs(options: Options, write: Write, *, large: bool) -> tuple[int, int, bool]:
+def _commit_large(options: Options, write: Write) -> tuple[int, int, bool]:
     params = asdict(write)
     with oneshot_connection(options.conninfo, options.schema) as here:
-        if large:  # Both connections must see the queue: else bodies might be left in one that was never created.
-            here.fetch("reserve_numbers", params | {"count": 0, "copying": True})
+        if not here.fetch("may_write")[0][0]:
+            raise _TakenError("this login writes by functions, which use one connection")
+        # Both connections must see the queue: else bodies might be left in one that was never created.
+        here.fetch("reserve_numbers", params | {"count": 0, "copying": True})
         here.fetch("remove_orphan_bodies", params)
         with here.transaction():
             ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)
             before = jobs is not None
             params |= {"queue_id": queue_id, "at": at, "options": inherited, "jobs": jobs, "duplicates": duplicates}
-            if not before and large and queue_id & 7 not in _REFUSING:
+            if Policy.of_queue(queue_id).limits_queued:
+                raise _TakenError("this queue's policy checks each job")
+            if not before:
                 params |= _enqueue_apart(options, here, params)
-            elif not before:
-                params |= _enqueue(here, params, apart=False)
+                here.fetch("quarantine_staged", params)
             here.fetch("close_write", params)
     return params["jobs"], params["duplicates"], before
-
-
-def _enqueue(here: OneShotConnection, params: dict[str, Any], *, apart: bool) -> dict[str, int]:
-    ((jobs, duplicates),) = here.fetch("enqueue_staged", params | {"apart": apart})
-    return {"jobs": jobs, "duplicates": duplicates}
 
 
 def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, Any]) -> dict[str, int]:
@@ -88,13 +89,13 @@ def _enqueue_apart(options: Options, here: OneShotConnection, params: dict[str, 
         bodies = beside.submit(_add_bodies, there, params, the_rest=False)
         bodies.add_done_callback(stop)
         try:
-            answer = _enqueue(here, params, apart=True)
+            ((jobs, duplicates),) = here.fetch("enqueue_staged", params)
             rest = _add_bodies(here, params, the_rest=True)
         finally:
             added = bodies.result()  # If both failed, this one was the cause.
-        if added + rest != answer["jobs"]:
-            raise StorageError(f"{answer['jobs']} jobs have {added + rest} bodies; nothing was enqueued")
-    return answer
+        if added + rest != jobs:
+            raise StorageError(f"{jobs} jobs have {added + rest} bodies; nothing was enqueued")
+    return {"jobs": jobs, "duplicates": duplicates}
 
 
 def _add_bodies(oneshot_connection: OneShotConnection, params: dict[str, Any], *, the_rest: bool) -> int:

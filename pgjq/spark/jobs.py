@@ -63,26 +63,36 @@ def check_frame(schema: StructType) -> None:
 
 def staged(batches: Iterator[Any], limit: int = PAYLOAD_BYTES) -> Iterator[Any]:
     """Convert batches of a data frame for a stage; a ValidationError names an invalid job."""
-    schema = pa.schema(
+    return (stage_batch(batch, limit) for batch in batches)
+
+
+def stage_batch(batch: Any, limit: int = PAYLOAD_BYTES) -> Any:
+    """Convert a batch of a data frame for a stage; a ValidationError names an invalid job."""
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    ids = _ids(given["id"])
+    columns = [
+        ids,
+        _payloads(given["payload"], ids, limit),
+        _ranks(given.get("priority"), ids),
+        _times(given.get("run_at"), ids),
+        _keys(given.get("singleton_key"), ids),
+        pa.nulls(len(ids), pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=stage_schema())
+
+
+def stage_schema() -> Any:
+    """Return the columns of a stage as Arrow has them; `invalid` is null for rows that can be jobs."""
+    return pa.schema(
         [
             ("id", pa.string()),
             ("payload", pa.string()),
             ("rank", pa.int16()),
             ("run_at", pa.timestamp("us", "UTC")),
             ("singleton_key", pa.string()),
+            ("invalid", pa.string()),
         ]
     )
-    for batch in batches:
-        given = dict(zip(batch.schema.names, batch.columns, strict=True))
-        ids = _ids(given["id"])
-        columns = [
-            ids,
-            _payloads(given["payload"], ids, limit),
-            _ranks(given.get("priority"), ids),
-            _times(given.get("run_at"), ids),
-            _keys(given.get("singleton_key"), ids),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _ids(column: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Arrow, ADBC and NumPy, imported on first use and untyped: only here they are Any.
+"""Arrow and ADBC, imported on first use and untyped: only here they are Any.
 
 Spark plans each query in several processes of their own, which need none of them and would take half a second longer
 each.
@@ -26,7 +26,6 @@ class _Later:
         return getattr(module, attribute)
 
 
-np: Any = _Later("numpy")
 pa: Any = _Later("pyarrow")
 pc: Any = _Later("pyarrow.compute")
 adbc: Any = _Later("adbc_driver_manager")

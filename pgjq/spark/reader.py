@@ -1,8 +1,9 @@
 """Batch reads of ended jobs, all jobs, or the queues.
 
-Planning a query cuts the jobs into ranges of their numbers, one per partition. History is a snapshot of that moment:
-each ending names its transaction, and every task leaves out those not visible then, however late and however often it
-runs. Of `jobs`, each task sees its own moment; a job is in one range only, so it is read once, in one state.
+Planning a query cuts the jobs into ranges of their numbers, one per partition, with about as many rows in each. History
+is a snapshot of that moment: each ending names its transaction, and every task leaves out those not visible then,
+however late and however often it runs. Of `jobs`, each task sees its own moment; a job is in one range only, so it is
+read once, in one state.
 """
 
 from __future__ import annotations
@@ -11,30 +12,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
-from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pgjq.spark.arrow import arrow_schema, read_batches
+from pgjq.spark.columns import NUMBERED
 from pgjq.spark.lazy_imports import pa
-from pgjq.spark.packing import WORD_OF
-from pgjq.storage.postgres.bulk_select import Condition, Operator, write_select
+from pgjq.storage.policy_errors import no_queue
 from pgjq.storage.postgres.oneshot import oneshot_connection
 from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.queries_with_literals import Condition, write_select
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -42,6 +31,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION: Final = 250_000
 MOST_PARTITIONS: Final = 64
+SAMPLED_PAGES: Final = 2_000  # A larger table is cut by what this many of its pages hold.
 
 
 @dataclass(frozen=True)
@@ -69,32 +59,18 @@ class JobsReader(DataSourceReader):
         self._conditions = conditions_of(options)
 
     def partitions(self) -> list[InputPartition]:
+        params = {"alive": self._options.view == "jobs", "queue": self._options.queue}
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            *seen, first_ended, last_ended, first_job, last_job = here.fetch("job_range")[0]
-        first, last = (first_ended, last_ended) if self._options.view == "history" else (first_job, last_job)
-        if first is None:
-            return [NOTHING]  # Spark would read an empty list as one partition of None.
-        return [Span(*span, *seen) for span in split(first, last + 1, self._options.partitions)]
+            *seen, first, last, pages, has_queue = here.fetch("job_range", params)[0]
+            check_queue_exists(self._options, has_queue=has_queue)
+            if first is None:
+                return [NOTHING]  # Spark would read an empty list as one partition of None.
+            params |= parts_of(self._options) | {"percent": min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))}
+            ((cuts,),) = here.fetch("job_cuts", params)
+        return [Span(*span, *seen) for span in split(first, last + 1, cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_span(self._options, self._schema, partition, self._conditions)
-
-
-class FilteringReader(JobsReader):
-    """A JobsReader that pushes filters down to PostgreSQL.
-
-    Spark refuses such a reader where `spark.sql.python.filterPushdown.enabled` is off, as it is by default, so it is a
-    separate, optional class. Each query must load anew: Spark 4.3 keeps the filters of the first plan with the frame
-    that `load()` returned, also for a second plan that has none to push.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        for given in filters:
-            condition = as_condition(given, self._schema)
-            if condition is None:
-                yield given
-            else:
-                self._conditions.append(condition)
 
 
 class QueuesReader(DataSourceReader):
@@ -114,6 +90,7 @@ class QueuesReader(DataSourceReader):
 
         with Client(PostgresStorage(self._options.conninfo, schema=self._options.schema)) as client:
             queues = [q for q in client.get_queues() if self._options.queue in (None, q.name)]
+            check_queue_exists(self._options, has_queue=bool(queues))
             rows = [asdict(q) | asdict(client.get_queue_stats(q.name)) | {"queue": q.name} for q in queues]
         wanted = self._schema.fieldNames()
         rows = [{name: row[name] for name in wanted} for row in rows]
@@ -122,7 +99,29 @@ class QueuesReader(DataSourceReader):
 
 def conditions_of(options: Options) -> list[Condition]:
     """Return the conditions that the options ask for."""
-    return [] if options.queue is None else [Condition("queue", "=", options.queue)]
+    given = (
+        Condition("queue", "=", options.queue),
+        Condition("state", "in", None if options.states is None else list(options.states)),
+        Condition("task", "=", options.task),
+        Condition("finished_at", ">=", options.finished_after),
+        Condition("finished_at", "<", options.finished_before),
+        Condition("created_at", ">=", options.created_after),
+        Condition("created_at", "<", options.created_before),
+        Condition("at", ">=", options.event_after),
+        Condition("at", "<", options.event_before),
+    )
+    return [condition for condition in given if condition.value is not None]
+
+
+def check_queue_exists(options: Options, *, has_queue: bool) -> None:
+    """Raise an error if the options name a queue that does not exist: no rows would look like an empty one."""
+    if options.queue is not None and not has_queue:
+        raise no_queue(options.queue)
+
+
+def parts_of(options: Options) -> dict[str, int | None]:
+    """Return into how many parts to cut the rows: the wanted number, or one per so many rows."""
+    return {"wanted": options.partitions, "most": MOST_PARTITIONS, "per_part": ROWS_PER_PARTITION}
 
 
 def read_span(
@@ -132,50 +131,13 @@ def read_span(
     assert isinstance(span, Span)  # noqa: S101  (Spark hands back what it was given)
     queries, columns, names = Queries(options.schema), schema.fieldNames(), None
     if options.view == "history":
-        columns = list(dict.fromkeys(WORD_OF.get(column, column) for column in columns))
+        columns = [NUMBERED.get(column, column) for column in columns]
         names = queries.written("number_names", {})
     statement = write_select(queries, options.view, asdict(span), columns, conditions)
     return read_batches(options.conninfo, statement, schema, names)
 
 
-def split(first: int, last: int, wanted: int | None, rows: int | None = None) -> list[tuple[int, int]]:
-    """Cut the numbers from `first` to before `last` into ranges of about equal length."""
-    size = last - first
-    count = min(size, wanted or min(MOST_PARTITIONS, -(-(rows or size) // ROWS_PER_PARTITION)))
-    bounds = [first + size * n // count for n in range(count + 1)]
-    return list(pairwise(bounds))
-
-
-_COMPARISONS: Final[dict[type[Filter], Operator]] = {
-    EqualTo: "=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    In: "in",
-}
-# The order of texts depends on the collation, and PostgreSQL's need not be Spark's.
-_ORDERED: Final = (IntegerType, LongType, TimestampType)
-_COMPARABLE: Final = (*_ORDERED, StringType)
-_TEXTS: Final = ("payload", "result")
-
-
-def as_condition(given: Filter, schema: StructType) -> Condition | None:
-    """Convert a Spark filter to SQL, if it means the same there."""
-    path: tuple[str, ...] = getattr(given, "attribute", ())
-    if len(path) != 1 or path[0] not in schema.fieldNames():
-        return None
-    (column,) = path
-    if isinstance(given, IsNull):
-        return Condition(column, "is null")
-    if isinstance(given, IsNotNull):
-        return Condition(column, "is not null")
-    operator = _COMPARISONS.get(type(given))
-    kinds = _COMPARABLE if operator in ("=", "in") else _ORDERED
-    if operator is None or column in _TEXTS or not isinstance(schema[column].dataType, kinds):
-        return None
-    value: Any = getattr(given, "value", None)
-    wanted: list[Any] = list(value) if operator == "in" else [value]
-    if any(isinstance(one, str) and "\0" in one for one in wanted):
-        return None  # PostgreSQL has no such text.
-    return Condition(column, operator, wanted if operator == "in" else value)
+def split(first: int, last: int, cuts: Sequence[int] | None) -> list[tuple[int, int]]:
+    """Cut the numbers from `first` to before `last` at these numbers; each range has one number at least."""
+    inner = {cut for cut in cuts or () if first < cut < last}
+    return list(pairwise([first, *sorted(inner), last]))

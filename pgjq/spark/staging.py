@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
-from pgjq.spark.driver import append, connect, read
+from pgjq.spark.adbc import append, connect, read
 from pgjq.spark.jobs import staged
 from pgjq.spark.lazy_imports import adbc, pa
-from pgjq.storage.postgres.bulk_select import write as literal
 from pgjq.storage.postgres.queries import Queries
+from pgjq.storage.postgres.queries_with_literals import write as literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pgjq.spark.options import Options
 
@@ -33,15 +34,22 @@ def fill_stage(options: Options, write: str, batches: Iterator[Any]) -> tuple[st
     if first is None:
         return None, 0
     try:
-        with connect(options.conninfo) as connection:
-            connection.set_autocommit(False)
-            ((stage,),) = read(connection, Queries(options.schema).written("create_stage", {"write": literal(write)}))
+        with stage_connection(options, write) as (connection, stage):
             rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], ready))
-            append(connection, options.schema, stage.as_py(), rows)
-            connection.commit()
+            append(connection, options.schema, stage, rows)
     except (adbc.Error, pa.ArrowException) as error:
-        raise _understood(error, ready) from error
-    return stage.as_py(), ready.count
+        raise ready.refused or translated(error, ready.name) from error
+    return stage, ready.count
+
+
+@contextmanager
+def stage_connection(options: Options, write: str) -> Generator[tuple[Any, str]]:
+    """Create a stage of a write, and commit it at the end of the block."""
+    with connect(options.conninfo) as connection:
+        connection.set_autocommit(False)
+        ((stage,),) = read(connection, Queries(options.schema).written("create_stage", {"write": literal(write)}))
+        yield connection, stage.as_py()
+        connection.commit()
 
 
 class Checked:
@@ -78,18 +86,23 @@ class Checked:
         return f"job {ids[row - 1].as_py()!r}" if row <= len(ids) else f"the job in row {row} of a task"
 
 
-def _understood(error: Exception, ready: Checked) -> Exception:
-    """Convert an error: an invalid row, or a failure of the server."""
-    if ready.refused is not None:
-        return ready.refused
-    said, code = str(error), getattr(error, "sqlstate", None) or ""
-    place = _PLACE.search(said)
-    if place is not None and (code.startswith("22") or code == _TOO_DEEP):
-        wrong = "is not JSON" if code == _NO_JSON else "cannot be stored"
-        return ValidationError(f"the {place[2]} of {ready.name(int(place[1]))} {wrong}: {_reason(said)}")
+def translated(error: Exception, name: Callable[[int], str]) -> Exception:
+    """Convert an error: an invalid row, whose number `name` turns into words, or a failure of the server."""
+    said = str(error)
+    if place := find_refused_row(error):
+        wrong = "is not JSON" if getattr(error, "sqlstate", None) == _NO_JSON else "cannot be stored"
+        return ValidationError(f"the {place[1]} of {name(place[0])} {wrong}: {_reason(said)}")
     if "could not connect" in said or "connection" in said.lower():
         return StorageUnavailableError(said)
     return StorageError(said)
+
+
+def find_refused_row(error: Exception) -> tuple[int, str] | None:
+    """Return the number of the row that the server refused, from 1, and its column."""
+    place, code = _PLACE.search(str(error)), getattr(error, "sqlstate", None) or ""
+    if place is None or not (code.startswith("22") or code == _TOO_DEEP):
+        return None
+    return int(place[1]), place[2]
 
 
 def _reason(said: str) -> str:

@@ -2,9 +2,9 @@
 
 * A task fails: its stage goes with its transaction, and Spark tries again.
 * A task is tried twice and both succeed: each has a stage, and only the one that Spark names at the end becomes jobs.
-  The other is dropped with it. The stage of a try that finishes long after is removed when it is old.
+  The other is dropped with it. The stage of a try that finishes long after is removed by maintenance.
 * The write fails: `abort` drops the stages, also of tasks that never reported, and no job was made. The driver dies:
-  stages are removed when they are old.
+  the maintenance of reapers drops the stages after three days.
 * The commit's reply is lost: the driver asks again, and the ledger says whether it was made.
 * The write is repeated with the same `writeId`, or a stream repeats a batch: the ledger has it, nothing happens.
 * A stream starts anew, with a new checkpoint and its old `queryId`: the ledger has its batch numbers as written. It is
@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -28,6 +27,7 @@ from pyspark.sql.datasource import (
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.commit import Write, make_jobs
 from pgjq.spark.jobs import check_frame
+from pgjq.spark.quarantine import fill_with_quarantine
 from pgjq.spark.staging import fill_stage
 from pgjq.storage.postgres.oneshot import oneshot_connection
 
@@ -40,13 +40,12 @@ if TYPE_CHECKING:
     from pgjq.spark.options import Options
 
 log = logging.getLogger("pgjq.spark")
-OLD: Final = 3 * 86400.0  # Seconds after which a stage is abandoned.
 TRIES: Final = 3
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """The stage of a task, and its write. None of its rows is a job yet."""
+    """The stage of a task, its write, and how many of its rows become jobs. None is a job yet."""
 
     write: str
     stage: str | None
@@ -55,12 +54,13 @@ class Staged(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a write: the number of jobs added, and of jobs that existed before."""
+    """The result of a write: the numbers of jobs added, of jobs that existed before, and of rows in quarantine."""
 
     write_id: str
     queue: str
     jobs: int
     duplicates: int
+    quarantined: int
     at: datetime
 
 
@@ -78,7 +78,8 @@ class _Enqueueing:
         self._write = uuid4().hex  # Identifies the stages of this write.
 
     def _stage(self, iterator: Iterator[Any]) -> Staged:
-        return Staged(self._write, *fill_stage(self._options, self._write, iterator))
+        fill = fill_with_quarantine if self._options.on_bad_row == "quarantine" else fill_stage
+        return Staged(self._write, *fill(self._options, self._write, iterator))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int) -> None:
         """Make the jobs, or find that they were made; ask again if the reply was lost."""
@@ -94,29 +95,27 @@ class _Enqueueing:
             "%s jobs were added to queue %s and %s were there already (write %s%s)",
             *(jobs, self._queue, duplicates, write_id, ", made before and not again" if before else ""),
         )
+        if quarantined := self._options.on_bad_row == "quarantine" and self._count_quarantined(write_id, batch):
+            log.warning("%s rows are in pgjq.quarantine: they cannot be jobs (write %s)", quarantined, write_id)
+
+    def _count_quarantined(self, write_id: str, batch: int) -> int:
+        written = read_written(self._options, write_id, batch)
+        return 0 if written is None else written.quarantined
 
     def _make_jobs(self, write: Write) -> tuple[int, int, bool]:
         for left in reversed(range(TRIES)):
             try:
-                answer = make_jobs(self._options, write)
+                return make_jobs(self._options, write)
             except StorageUnavailableError:
                 if not left:
                     raise
-            else:
-                self._sweep()
-                return answer
         raise AssertionError
-
-    def _sweep(self) -> None:
-        """Remove stages of dead writers. An error here fails no write."""
-        with suppress(StorageError), oneshot_connection(self._options.conninfo, self._options.schema) as here:
-            here.fetch("drop_old_stages", {"age": OLD})
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         writes = {message.write for message in messages if isinstance(message, Staged)}
         with oneshot_connection(self._options.conninfo, self._options.schema) as here:
             here.fetch("drop_stages", {"writes": sorted({self._write, *writes})})
-        self._sweep()
+            here.fetch("remove_orphan_bodies", {"queue": self._queue})
 
 
 class JobsWriter(_Enqueueing, DataSourceArrowWriter):

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pgjq.definition import DEFAULTS
 from pgjq.lease import LeasePolicy
-from pgjq.spark.pipeline.endings import seconds
+from pgjq.spark.pipeline.jobs_table import seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,10 +1,13 @@
-"""Anomalies: hours in which a measure left its band.
+"""Anomalies: hours and days in which a measure left its band.
 
 Each task of a queue has a rhythm: a Tuesday at three in the morning differs from noon, and from a Sunday. So an hour is
 compared with the same hour of other days of its kind, weekdays or weekends. The centre of the band is their median, and
 its width is the median distance from it (MAD), which a few bad days do not move. The width has a lower bound, because
 chance alone moves a count by its square root and a rate like a coin toss; and changes too small to matter are left out.
 Neighbouring hours that left the band on the same side are one anomaly.
+
+Days are looked at in the same way, for queues with too few endings in an hour: a day is compared with other weekdays or
+weekends. A day of a queue in which an hour is an anomaly already is left out.
 
 Throughput may leave its band on both sides, rates and latencies only upwards. Latencies are compared as logarithms,
 because twice as slow is as far as twice as fast.
@@ -38,18 +41,28 @@ _SERIES: Final = ("queue", "task", "measure")
 _KIND: Final = (*_SERIES, "weekend", "clock")
 
 
-def find_anomalies(metrics: DataFrame) -> DataFrame:
-    """Find anomalies in the hourly metrics; one row per stretch of hours."""
-    return _stretches(_outliers(_banded(_long(_every_hour(metrics)))))
+def find_anomalies(metrics: DataFrame, days: DataFrame) -> DataFrame:
+    """Find anomalies in the metrics by hour and by day; one row per stretch of them."""
+    hourly = _find(metrics, "hour")
+    begins = F.to_timestamp("date").alias("hour")
+    daily = _find(days.select("*", F.lit("").alias("task"), begins), "day")
+    known = hourly.select(F.col("queue").alias("q"), F.col("begins").alias("b"), F.col("ends").alias("e"))
+    overlaps = (F.col("queue") == F.col("q")) & (F.col("begins") < F.col("e")) & (F.col("ends") > F.col("b"))
+    return hourly.unionByName(daily.join(known, overlaps, "left_anti"))
 
 
-def _every_hour(metrics: DataFrame) -> DataFrame:
-    """Add hours without endings; drop the newest, which may not be over, and the oldest."""
+def _find(metrics: DataFrame, grain: str) -> DataFrame:
+    found = _merge(_outliers(_banded(_long(_every(metrics, grain)))), grain)
+    return found.withColumn("grain", F.lit(grain))
+
+
+def _every(metrics: DataFrame, grain: str) -> DataFrame:
+    """Add hours or days without endings; drop the newest, which may not be over, and the oldest."""
     ends = metrics.agg(F.min("hour").alias("oldest"), F.max("hour").alias("newest"))
     hours = (
         metrics.groupBy("queue", "task").agg(F.min("hour").alias("since"))
         .crossJoin(ends)
-        .withColumn("hour", F.explode(F.expr("sequence(since, newest, interval 1 hour)")))
+        .withColumn("hour", F.explode(F.expr(f"sequence(since, newest, interval 1 {grain})")))
         .where("hour < newest and hour > oldest")
         .select("queue", "task", "hour")
     )  # fmt: skip
@@ -114,16 +127,17 @@ def _outliers(cells: DataFrame) -> DataFrame:
     return out.where((F.abs("score") > WIDTH) & (F.col("days") >= LEAST_DAYS) & matters & side)
 
 
-def _stretches(cells: DataFrame) -> DataFrame:
-    """Merge neighbouring hours into one row, with the numbers of the worst hour."""
+def _merge(cells: DataFrame, grain: str) -> DataFrame:
+    """Merge neighbouring hours or days into one row, with the numbers of the worst."""
+    step = F.expr(f"interval 1 {grain}")
     keys = (*_SERIES, "side")
     ordered = Window.partitionBy(*keys).orderBy("hour")
-    gap = F.col("hour") > F.lag("hour").over(ordered) + F.expr("interval 1 hour")
+    gap = F.col("hour") > F.lag("hour").over(ordered) + step
     numbered = cells.withColumn("stretch", F.sum(F.coalesce(gap, F.lit(True)).cast("int")).over(ordered))
     worst = {name: F.max_by(name, F.abs("score")).alias(name) for name in ("value", "usual", "low", "high", "score")}
     return numbered.groupBy(*keys, "stretch").agg(
         F.min("hour").alias("begins"),
-        (F.max("hour") + F.expr("interval 1 hour")).alias("ends"),
+        (F.max("hour") + step).alias("ends"),
         F.count("*").cast("int").alias("hours"),
         *worst.values(),
     ).drop("stretch")  # fmt: skip

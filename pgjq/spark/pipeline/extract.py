@@ -1,33 +1,37 @@
 """Copy new endings from the database to the lake, each once.
 
-Spark's checkpoint, which is part of the lake, stores how far the stream of endings was read, as transaction numbers
-(`pgjq.spark.stream`). A batch is written, checked and published, in this order; only then does the checkpoint count it
-as done. So wherever a run is killed:
+The manifest has the offset of the stream of endings up to which the lake has them (`pgjq.spark.offsets`). A run reads
+from there to the newest offset, as one batch: it is written, checked and published, and the manifest that names the
+batch has its offset. So wherever a run is killed, every ending before the manifest's offset is in the lake, once.
 
-* Every ending before the checkpoint's number is in the lake, because the batch was published before the number was
-  raised.
-* No ending is in it twice: a repeated batch has the same number, by which it is recognised.
+Rows that cannot be true are published in the table `quarantine`, and the others of their batch in `jobs`.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pgjq.errors import StorageError, ValidationError
-from pgjq.spark.available_now import run_available
-from pgjq.spark.pipeline.endings import COLUMNS, SCHEMA, endings
-from pgjq.spark.pipeline.lake import CHECKPOINT, JOBS, Batch, Lake
-from pgjq.spark.pipeline.quality import KEY, check
+from pgjq.errors import StorageError
+from pgjq.spark.columns import schema_of
+from pgjq.spark.options import read_options
+from pgjq.spark.pipeline.jobs_table import COLUMNS, SCHEMA, endings
+from pgjq.spark.pipeline.manifest import JOBS, QUARANTINE, Batch
+from pgjq.spark.pipeline.quality import KEY, count_sound, judge
+from pgjq.spark.stream import StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from pgjq.spark.pipeline.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,61 +48,63 @@ class Source:
 
 
 def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
-    """Add endings since the last run to the lake; return their number. Calls `told` per batch."""
-    if lake.manifest.batches and not (lake.root / CHECKPOINT).is_dir():
-        raise ValidationError(
-            f"{lake.root} has lost its {CHECKPOINT}: how far it was read is not known; name a new lake"
-        )
-    failures: list[Exception] = []
-    before = sum(batch.rows for batch in lake.manifest.batches)
-
-    def take(rows: DataFrame, number: int) -> None:
-        try:
-            told(_take(spark, lake, _since(rows, source.since), number))
-        except Exception as error:
-            failures.append(error)  # Spark would pass on only its text.
-            raise
-
-    stream = spark.readStream.format("pgjq").options(**source.options(), columns=",".join(COLUMNS)).load()
-    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", lake.path(CHECKPOINT))
+    """Add endings since the last run to the lake; return their number. Calls `told` with it when they are published."""
+    stream = StreamReader(read_options(source.options()), schema_of("history", COLUMNS))
+    start = dict(lake.manifest.offset or stream.initialOffset())
+    end = stream.latestOffset(start, ReadAllAvailable())
+    if end == start:
+        return 0
+    span = {"startingOffset": json.dumps(start), "endingOffset": json.dumps(end), "columns": ",".join(COLUMNS)}
+    rows = spark.read.format("pgjq").options(**source.options(), **span).load()
+    if source.since is not None:
+        rows = rows.where(F.col("finished_at") >= source.since)
     try:
-        run_available(writer.trigger(availableNow=True).start)
-    except StreamingQueryException as error:
-        if failures:
-            raise failures[0] from error
-        raise StorageError(str(error)) from error
-    return sum(batch.rows for batch in lake.manifest.batches) - before
-
-
-def _since(rows: DataFrame, since: datetime | None) -> DataFrame:
-    return rows if since is None else rows.where(F.col("finished_at") >= since)
+        batch = _write(spark, lake, rows, lake.manifest.newest + 1)
+    except PySparkException as error:
+        raise StorageError(f"the endings could not be copied: {error}") from error
+    lake.publish(lake.manifest.with_batch(batch, end))
+    told(batch.rows)
+    return batch.rows
 
 
 def read_jobs(spark: SparkSession, lake: Lake, dates: Collection[str] | None = None) -> DataFrame:
     """Read the table `jobs`, or some of its days."""
-    return _read(spark, lake, lake.manifest.directories(JOBS, dates))
+    return read_directories(spark, lake, lake.manifest.directories(JOBS, dates))
 
 
-def _read(spark: SparkSession, lake: Lake, directories: Collection[str]) -> DataFrame:
+def read_directories(spark: SparkSession, lake: Lake, directories: Collection[str]) -> DataFrame:
+    """Read some directories of the table `jobs`."""
     reader = spark.read.schema(SCHEMA).option("basePath", lake.path(JOBS))
-    return reader.parquet(*(lake.path(directory) for directory in directories))
+    return reader.parquet(*(lake.path(directory) for directory in directories)).drop("batch")
 
 
-def _take(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> int:
-    """Write a batch, check the written files, and publish it; the database is read once."""
+def arrange(rows: DataFrame) -> DataFrame:
+    """Arrange endings in one file per day, sorted by queue: readers of one queue skip the rest of the file."""
+    return rows.repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
+
+
+def _write(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> Batch:
+    """Write a batch and check the written files; the database is read once."""
     name = f"batch={number}"
-    if lake.manifest.has(name):
-        return 0
-    home = lake.path(f"{JOBS}/{name}")
-    # One file per day, sorted by queue: readers of one queue skip the rest of the file.
-    arranged = endings(rows).repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
-    arranged.write.mode("overwrite").partitionBy("date").parquet(home)
-    written = spark.read.schema(SCHEMA).parquet(home)
-    counted = check(written, _known(spark, lake, written))
-    batch = Batch(name, sum(counted.values()), tuple(sorted(counted)))
-    if batch.rows:
-        lake.publish(lake.manifest.with_batch(batch))
-    return batch.rows
+    arrange(endings(rows)).write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{JOBS}/{name}"))
+    written = spark.read.schema(SCHEMA).parquet(lake.path(f"{JOBS}/{name}"))
+    before = _known(spark, lake, written)
+    counted = count_sound(written, before)
+    return _sift(lake, judge(written, before), number) if counted is None else Batch(name, (number, number), counted)
+
+
+def _sift(lake: Lake, judged: DataFrame, number: int) -> Batch:
+    """Write the rows of a batch again: those that can be true, and the others with the rules that they break."""
+    name, judged = f"batch={number}s", judged.persist()
+    try:
+        good = judged.where("violation is null").drop("violation")
+        arrange(good).write.mode("overwrite").partitionBy("date").parquet(lake.path(f"{JOBS}/{name}"))
+        bad = judged.where("violation is not null").drop("date")
+        bad.coalesce(1).write.mode("overwrite").parquet(lake.path(f"{QUARANTINE}/{name}"))
+        days = {str(row["date"]): row["count"] for row in good.groupBy("date").count().collect()}
+        return Batch(name, (number, number), days, bad.count())
+    finally:
+        judged.unpersist()
 
 
 def _known(spark: SparkSession, lake: Lake, written: DataFrame) -> DataFrame | None:
@@ -107,4 +113,4 @@ def _known(spark: SparkSession, lake: Lake, written: DataFrame) -> DataFrame | N
         return None
     dates = {str(row["date"]) for row in written.select("date").distinct().collect()}
     directories = lake.manifest.directories(JOBS, dates)
-    return _read(spark, lake, directories).select(*KEY) if directories else None
+    return read_directories(spark, lake, directories).select(*KEY) if directories else None

@@ -15,76 +15,21 @@ that dies.
 from __future__ import annotations
 
 import fcntl
-import json
-import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from pgjq.errors import StorageError, ValidationError
+from pgjq.spark.pipeline.manifest import QUARANTINE, TABLES, WHOLE, Manifest, read_manifest, write_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Generator
 
-FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
-CHECKPOINT: Final = "checkpoint"
 LOCK: Final = "lock"
 GLOB: Final = frozenset("*?[]{}\\")
-JOBS: Final = "jobs"
-# Tables with a directory per day, and tables that are replaced as a whole.
-DAILY: Final = ("metrics", "days", "errors", "workers")
-WHOLE: Final = ("advice", "anomalies")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Endings of one batch: their directory, their number, and the days on which they ended."""
-
-    name: str
-    rows: int
-    dates: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The content of the lake; other tables cover `measured` batches and come from named runs."""
-
-    batches: tuple[Batch, ...] = ()
-    measured: int = 0
-    days: Mapping[str, str] = field(default_factory=dict[str, str])
-    whole: str | None = None
-    runs: int = 0
-
-    def with_batch(self, batch: Batch) -> Manifest:
-        """Add a batch."""
-        return replace(self, batches=(*self.batches, batch))
-
-    def with_run(self, name: str, dates: Iterable[str]) -> Manifest:
-        """Use a run's tables, which cover all batches, for the days that it measured."""
-        days = {**self.days, **dict.fromkeys(dates, name)}
-        return replace(self, measured=len(self.batches), days=days, whole=name, runs=self.runs + 1)
-
-    def unmeasured(self) -> list[str]:
-        """List the days with endings that the other tables do not cover yet."""
-        return sorted({date for batch in self.batches[self.measured :] for date in batch.dates})
-
-    def has(self, batch: str) -> bool:
-        """Return whether the lake has a batch."""
-        return any(batch == there.name for there in self.batches)
-
-    def directories(self, table: str, dates: Collection[str] | None = None) -> list[str]:
-        """List the directories of a table, or of some of its days."""
-        if table in WHOLE:
-            return [f"{table}/{self.whole}"] if self.whole else []
-        if table == JOBS:
-            named = [(date, batch.name) for batch in self.batches for date in batch.dates]
-        else:
-            named = sorted(self.days.items())
-        return [f"{table}/{name}/date={date}" for date, name in named if dates is None or date in dates]
 
 
 class Lake:
@@ -100,7 +45,7 @@ class Lake:
         root = _path(place)
         if not (root / MANIFEST).is_file():
             raise ValidationError(f"there is no lake in {root}: pgjq pipeline run makes one")
-        return cls(root, _read(root / MANIFEST))
+        return cls(root, read_manifest(root / MANIFEST))
 
     @staticmethod
     def check(place: str) -> Path:
@@ -108,7 +53,7 @@ class Lake:
         root = _path(place)
         _refuse_others(root)
         if (root / MANIFEST).exists():
-            _read(root / MANIFEST)
+            read_manifest(root / MANIFEST)
         return root
 
     @classmethod
@@ -116,11 +61,11 @@ class Lake:
     def writing(cls, place: str) -> Generator[Self]:
         """Open a lake for exclusive writing; an empty directory becomes one."""
         root = cls.check(place)
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)  # It has ids, and messages of errors.
         with _locked(root):
             if not (root / MANIFEST).exists():
-                _write(root / MANIFEST, Manifest())
-            lake = cls(root, _read(root / MANIFEST))
+                write_manifest(root / MANIFEST, Manifest())
+            lake = cls(root, read_manifest(root / MANIFEST))
             lake.sweep()
             try:
                 yield lake
@@ -129,7 +74,7 @@ class Lake:
 
     def publish(self, manifest: Manifest) -> None:
         """Replace the content of the lake by a manifest, atomically."""
-        _write(self.root / MANIFEST, manifest)
+        write_manifest(self.root / MANIFEST, manifest)
         self.manifest = manifest
 
     def path(self, directory: str) -> str:
@@ -141,12 +86,11 @@ class Lake:
 
         Files that a desktop or a file server adds are kept. If a removal fails, the next run tries again.
         """
-        tables = (JOBS, *DAILY, *WHOLE)
-        kept = {self.root / name for table in tables for name in self.manifest.directories(table)}
+        kept = {self.root / name for table in TABLES for name in self.manifest.directories(table)}
         kept |= {path.parent for path in kept}
-        for table in tables:
+        for table in TABLES:
             parts = set((self.root / table).glob("*=*"))
-            days = {day for part in parts & kept for day in part.glob("date=*") if table not in WHOLE}
+            days = {day for part in parts & kept for day in part.glob("date=*") if table not in (QUARANTINE, *WHOLE)}
             for leftover in (parts | days) - kept:
                 shutil.rmtree(leftover, ignore_errors=True)
 
@@ -186,26 +130,3 @@ def _locked(root: Path) -> Generator[None]:
         except BlockingIOError as error:
             raise StorageError(f"another run is writing to the lake in {root}; wait for it, or stop it") from error
         yield
-
-
-def _read(path: Path) -> Manifest:
-    try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        known = told.pop("format") == FORMAT
-        batches = tuple(Batch(b["name"], b["rows"], tuple(b["dates"])) for b in told.pop("batches"))
-        manifest = Manifest(batches=batches, **told)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValidationError(f"{path} is not the manifest of a lake ({error}); name another directory") from error
-    if not known:
-        raise ValidationError(f"{path} was written by another version of pgjq; upgrade pgjq, or name a new lake")
-    return manifest
-
-
-def _write(path: Path, manifest: Manifest) -> None:
-    """Write a manifest beside the old one and rename it: there is always a complete one."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from pgjq.spark.pipeline.endings import seconds
+from pgjq.spark.pipeline.jobs_table import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,6 +50,7 @@ def measure(jobs: DataFrame, *keys: str) -> DataFrame:
         F.percentile("run", [*SHARES.values()]).alias("runs"),
         F.max("wait").alias("backlog_age"),
         F.coalesce(F.sum("busy"), F.lit(0.0)).alias("busy_seconds"),
+        F.coalesce(F.sum("wait"), F.lit(0.0)).alias("wait_seconds"),
     )
     spread = measured.withColumns(
         {f"{name}_{share}": F.col(f"{name}s")[n] for name in ("wait", "run") for n, share in enumerate(SHARES)}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pgjq.spark import register
 from pgjq.spark.pipeline.advice import WINDOW_DAYS, advise
 from pgjq.spark.pipeline.anomalies import find_anomalies
+from pgjq.spark.pipeline.compaction import compact, forget
+from pgjq.spark.pipeline.delta import publish
 from pgjq.spark.pipeline.extract import Source, extract, read_jobs
 from pgjq.spark.pipeline.lake import Lake
 from pgjq.spark.pipeline.metrics import TABLES
@@ -45,7 +47,7 @@ class Listener(Protocol):
         ...
 
 
-class Silence:
+class NoProgress:
     """Ignores the progress."""
 
     def begin(self, step: str) -> None:
@@ -57,7 +59,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run: endings read, days measured; and the content of the lake."""
+    """The result of a run: endings read, days measured; and the content of the lake, with rows in quarantine."""
 
     read: int
     days_measured: int
@@ -65,19 +67,37 @@ class Summary:
     days: int
     disagreements: int
     anomalies: int
+    quarantined: int
 
 
-def run(spark: SparkSession, source: Source, lake: str, listener: Listener | None = None) -> Summary:
-    """Run the pipeline from a database to a lake; days and hours are UTC in any session."""
-    told = listener or Silence()
+def run(
+    spark: SparkSession,
+    source: Source,
+    lake: str,
+    listener: Listener | None = None,
+    *,
+    keep: timedelta | None = None,
+    delta: str | None = None,
+) -> Summary:
+    """Run the pipeline from a database to a lake; days and hours are UTC in any session.
+
+    With `keep`, days that ended longer ago leave the lake. `delta` is a path or URL for the same tables as Delta Lake.
+    """
+    told = listener or NoProgress()
     check_source(source)
-    with Lake.writing(lake) as place, _settled(spark):
+    with Lake.writing(lake) as place, settled(spark):
         register(spark)
         told.begin("extract")
         read = extract(spark, source, place, told.count)
         touched = place.manifest.unmeasured()
         queues = spark.read.format("pgjq").options(**source.options(), view="queues").load()
         _measure(spark, place, touched, queues, told)
+        if keep is not None:
+            forget(place, (datetime.now(UTC) - keep).date())
+        if delta is not None:
+            told.begin("delta")
+            publish(place, delta)
+        compact(spark, place, told.begin)
         return _summarise(spark, place, read, len(touched))
 
 
@@ -109,7 +129,8 @@ def _measure(spark: SparkSession, lake: Lake, dates: list[str], queues: DataFram
     advice = advise(read_jobs(spark, lake, window), hours.where(hours["date"].isin(*window)), queues)
     advice.coalesce(1).write.mode("overwrite").parquet(lake.path(f"advice/{name}"))
     told.begin("anomalies")
-    find_anomalies(hours).coalesce(1).write.mode("overwrite").parquet(lake.path(f"anomalies/{name}"))
+    found = find_anomalies(hours, read_table(spark, planned, "days"))
+    found.coalesce(1).write.mode("overwrite").parquet(lake.path(f"anomalies/{name}"))
     hours.unpersist()
     lake.publish(planned.manifest)
 
@@ -117,7 +138,7 @@ def _measure(spark: SparkSession, lake: Lake, dates: list[str], queues: DataFram
 def _summarise(spark: SparkSession, lake: Lake, read: int, touched: int) -> Summary:
     manifest = lake.manifest
     if manifest.whole is None:
-        return Summary(read, touched, 0, 0, 0, 0)
+        return Summary(read, touched, 0, 0, 0, 0, 0)
     return Summary(
         read=read,
         days_measured=touched,
@@ -125,11 +146,13 @@ def _summarise(spark: SparkSession, lake: Lake, read: int, touched: int) -> Summ
         days=len(manifest.days),
         disagreements=read_table(spark, lake, "advice").where("size(disagrees) > 0").count(),
         anomalies=read_table(spark, lake, "anomalies").count(),
+        quarantined=sum(batch.quarantined for batch in manifest.batches),
     )
 
 
 @contextmanager
-def _settled(spark: SparkSession) -> Generator[None]:
+def settled(spark: SparkSession) -> Generator[None]:
+    """Write and read times as the lake has them, for the block."""
     before = {name: spark.conf.get(name) for name in _SETTINGS}
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)

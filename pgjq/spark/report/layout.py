@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from pgjq.spark.report.formatting import count
 from pgjq.spark.report.svg import colour
-from pgjq.spark.report.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
 
-def table(rows: Sequence[Sequence[tuple[str, str, str]]], notes: Sequence[Sequence[str]] = ()) -> str:
-    """Lay rows out; a cell is class, heading and text. Notes follow their row, at full width."""
-    head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in rows[0])
-    body = "".join(_row(row) + _note(note, len(row)) for row, note in zip_longest(rows, notes, fillvalue=()))
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a table: its cells as class, heading and text; the number of its queue; a link; notes below it."""
+
+    cells: Sequence[tuple[str, str, str]]
+    queue: int | None = None
+    link: str | None = None
+    notes: Sequence[str] = ()
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Lay lines out. Notes follow their line, at full width; the link is on the first cell."""
+    head = "".join(f'<th class="{css}">{escape(title)}</th>' for css, title, _ in lines[0].cells)
+    body = "".join(_row(line) + _notes(line) for line in lines)
     return f'<div class="scroll"><table class="cards"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _row(cells: Sequence[tuple[str, str, str]]) -> str:
+def of_queue(number: int | None) -> str:
+    """Return the attribute by which the choice of a queue hides other queues."""
+    return "" if number is None else f' data-q="{number}"'
+
+
+def linked(text: str, link: str | None) -> str:
+    """Return a text, as a link if there is one."""
+    return escape(text) if link is None else f'<a href="{escape(link)}">{escape(text)}</a>'
+
+
+def address(web: str | None, page: str) -> str | None:
+    """Return the address of something in the web page, if there is one."""
+    return None if web is None else f"{web.rstrip('/')}/{page}"
+
+
+def _row(line: Line) -> str:
     drawn = "".join(
-        f'<td class="{css}" data-of="{escape(title)}"><span>{escape(text)}</span></td>' for css, title, text in cells
+        f'<td class="{css}" data-of="{escape(title)}"><span>{linked(text, None if n else line.link)}</span></td>'
+        for n, (css, title, text) in enumerate(line.cells)
     )
-    return f"<tr>{drawn}</tr>"
+    return f"<tr{of_queue(line.queue)}>{drawn}</tr>"
 
 
-def _note(lines: Sequence[str], columns: int) -> str:
-    told = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<tr class="note"><td colspan="{columns}"><ul>{told}</ul></td></tr>' if told else ""
+def _notes(line: Line) -> str:
+    told = "".join(f"<li>{escape(note)}</li>" for note in line.notes)
+    columns = len(line.cells)
+    return f'<tr class="note"{of_queue(line.queue)}><td colspan="{columns}"><ul>{told}</ul></td></tr>' if told else ""
 
 
 def number(value: float) -> str:

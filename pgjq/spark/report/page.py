@@ -1,277 +1,152 @@
-"""The page: its figures and their order. All text from the lake is escaped."""
+"""The page: its order, its controls, and the verdict at the top. All text from the lake is escaped.
+
+Ranges and queues are chosen without a script: each range is on the page, and style rules show the chosen one.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgjq.spark.report.figures import SLOTS, Figures, Row, largest
-from pgjq.spark.report.layout import day_name, legend, number, section, table
-from pgjq.spark.report.svg import areas, band, bars, line, logarithmic, marks, nice_ceiling, plot, tips
-from pgjq.spark.report.wording import MEASURES, between, count, duration, measured, share, stretch
+from pgjq.spark.report.findings import Finding, find
+from pgjq.spark.report.forecast_sections import backlog, outlook, targets, what_if
+from pgjq.spark.report.formatting import count, share
+from pgjq.spark.report.layout import address, day_name, linked
+from pgjq.spark.report.sections import (
+    advice,
+    anomalies,
+    failures,
+    heat,
+    latencies,
+    quarantine,
+    stalls,
+    throughput,
+)
+from pgjq.spark.report.slo import ALL, DEFAULT, Objective, objectives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import date
+    from collections.abc import Mapping, Sequence
 
-MOST_SERIES: Final = 7  # Plus one for the others.
-MOST_QUEUES: Final = 12
-MOST_ANOMALIES: Final = 60
-MOST_WORKERS: Final = 20
-DECADES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 360000.0)
-WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-LATENCY_LEGEND: Final = (
-    '<ul class="legend"><li><i class="key-middle"></i>half took less (p50)</li>'
-    '<li><i class="key-near"></i>95 of 100 took less (p95)</li>'
-    '<li><i class="key-wide"></i>99 of 100 took less (p99)</li>'
-    '<li><i class="key-mark"></i>a day with anomalies</li></ul>'
-)
+    from pgjq.spark.report.report_data import Figures
+
+RANGES: Final = {"7 days": 7, "4 weeks": 28}  # Beside everything.
+TODAY: Final = 3
 # The page loads nothing and runs nothing, even if a queue's name tries to.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def write_page(figures: Figures) -> str:
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a page says, and what it links to: `web` is the address of pgjq's web page."""
+
+    figures: Figures
+    targets: Mapping[str, float] = field(default_factory=lambda: {ALL: DEFAULT})
+    web: str | None = None
+
+    def objectives(self) -> list[Objective]:
+        """Measure each queue against its target."""
+        return objectives(self.figures, self.targets)
+
+    def findings(self) -> list[Finding]:
+        """Return what to do, the most urgent first."""
+        return find(self.figures, self.objectives())
+
+
+def write_page(report: Report) -> str:
     """Return the whole page."""
-    parts = (
-        _tiles(figures), _throughput(figures), _anomalies(figures), _latencies(figures), _failures(figures),
-        _stalls(figures), _heat(figures), _advice(figures),
-    )  # fmt: skip
+    figures = report.figures
     first, last = figures.dates[0], figures.dates[-1]
     style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    ranges = {"everything": figures} | {
+        name: figures.last(days) for name, days in RANGES.items() if len(figures.dates) > days
+    }
+    parts = (
+        _verdict(report.findings(), report.web), _controls(ranges, figures.queues),
+        *(_range(n, name, figures, part, report.web) for n, (name, part) in enumerate(ranges.items())),
+        targets(figures, report.objectives(), report.web), outlook(figures), what_if(figures), stalls(figures),
+        heat(figures), advice(figures), quarantine(figures),
+    )  # fmt: skip
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Jobs, {first} to {last}</title><style>{style}</style></head><body>"
-        f'<h1>Jobs that ended from {day_name(first)} to {day_name(last)}</h1><p>Days and hours are those of UTC.</p>'
-        f"{''.join(parts)}<footer>Made by pgjq pipeline report. Point at a day or an hour to see its figures.</footer>"
-        "</body></html>"
-    )  # fmt: skip
+        f"<title>Jobs, {first} to {last}</title><style>{style}{_choices(len(ranges), len(figures.queues))}</style>"
+        f"</head><body><h1>Jobs that ended from {day_name(first)} to {day_name(last)}</h1>"
+        f"<p>Days and hours are those of UTC.</p>{''.join(parts)}"
+        "<footer>Made by pgjq pipeline report. Point at a day or an hour to see its figures.</footer></body></html>"
+    )
 
 
-def _tiles(figures: Figures) -> str:
-    total = figures.totals
+def _verdict(findings: Sequence[Finding], web: str | None) -> str:
+    """Say what to do today."""
+    if not findings:
+        quiet = "<h2>Nothing to do today</h2><p>No target is missed, and no setting disagrees.</p>"
+        return f'<section class="verdict">{quiet}</section>'
+    shown = findings[:TODAY]
+    items = "".join(
+        f"<li><b>{linked(one.title, address(web, one.page))}</b><p>{escape(one.why)}</p>"
+        f"<pre>{escape(one.command)}</pre></li>"
+        for one in shown
+    )
+    what = "One thing" if len(shown) == 1 else f"{('Two', 'Three')[len(shown) - 2]} things"
+    more = len(findings) - len(shown)
+    rest = f"<p>{more} more: see anomalies and advice below.</p>" if more else ""
+    return f'<section class="verdict"><h2>{what} to do today</h2><ol>{items}</ol>{rest}</section>'
+
+
+def _controls(ranges: Mapping[str, Figures], queues: Sequence[str]) -> str:
+    """Offer the ranges and the queues."""
+    times = "".join(
+        f'<label><input type="radio" name="range" id="r{n}"{" checked" if n == 0 else ""}>{escape(name)}</label>'
+        for n, name in enumerate(ranges)
+    )
+    names = "".join(
+        f'<label><input type="radio" name="queue" id="q{n}">{escape(name)}</label>' for n, name in enumerate(queues)
+    )
+    every = '<label><input type="radio" name="queue" id="all" checked>all queues</label>'
+    return f'<div class="controls"><fieldset>{times}</fieldset><fieldset>{every}{names}</fieldset></div>'
+
+
+def _choices(ranges: int, queues: int) -> str:
+    """Return the style rules that show the chosen range and queue."""
+    shown = "".join(f"body:has(#r{n}:checked) .range:not(.r{n}){{display:none}}" for n in range(ranges))
+    kept = "".join(f'body:has(#q{n}:checked) [data-q]:not([data-q="{n}"]){{display:none}}' for n in range(queues))
+    return shown + kept
+
+
+def _range(n: int, name: str, whole: Figures, part: Figures, web: str | None) -> str:
+    """Lay out the sections of a range, compared with the days before it where there are enough."""
+    days = len(part.dates)
+    before = whole.last(days, before=days) if len(whole.dates) >= 2 * days else None
+    inside = _tiles(part, before) + throughput(part) + backlog(part) + anomalies(part, web) + latencies(part)
+    return f'<div class="range r{n}" aria-label="{escape(name)}">{inside}{failures(part)}</div>'
+
+
+def _tiles(figures: Figures, before: Figures | None) -> str:
+    total, earlier = figures.totals, None if before is None else before.totals
     ended = max(1, total["ended"])
     disagree = sum(1 for row in figures.advice if row["disagrees"])
     tiles = (
-        (count(total["ended"]), f"jobs ended in {len(figures.queues)} queues", False),
-        (share(total["completed"] / ended), "completed", False),
-        (count(total["failed"]), f"failed, {share(total['failed'] / ended)}", False),
-        (count(sum(stalls for _, _, stalls, _ in figures.stalls)), "stalls", False),
-        (str(len(figures.anomalies)), "anomalies", bool(figures.anomalies)),
-        (str(disagree), "queues to look at", bool(disagree)),
+        (count(total["ended"]), f"jobs ended in {len(figures.queues)} queues", _change("ended", total, earlier), False),
+        (share(total["completed"] / ended), "completed", _change("completed", total, earlier), False),
+        (count(total["failed"]), f"failed, {share(total['failed'] / ended)}", _change("failed", total, earlier), False),
+        (count(total["cancelled"]), "cancelled", _change("cancelled", total, earlier), False),
+        (str(len(figures.anomalies)), "anomalies", "", bool(figures.anomalies)),
+        (str(disagree), "queues to look at", "", bool(disagree)),
     )
     drawn = "".join(
-        f'<div class="tile{" warm" if warm else ""}"><b>{escape(value)}</b><span>{escape(words)}</span></div>'
-        for value, words, warm in tiles
+        f'<div class="tile{" warm" if warm else ""}"><b>{escape(value)}</b><span>{escape(words)}</span>{change}</div>'
+        for value, words, change, warm in tiles
     )
     return f'<div class="tiles">{drawn}</div>'
 
 
-def _throughput(figures: Figures) -> str:
-    counts = {queue: {day: row["ended"] for day, row in days.items()} for queue, days in figures.days.items()}
-    series = largest(counts, MOST_SERIES)
-    stacks = _stacks(series, figures.dates)
-    texts = _day_texts(series, figures.dates, "ended")
-    shapes = marks(_marked(figures)) + areas(stacks, _top(stacks)) + tips(texts)
-    drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs ended each day, by queue")
-    why = "Jobs that ended each day, by queue. Days with anomalies are shaded."
-    return section("Throughput", why, drawn + legend({name: sum(days.values()) for name, days in series.items()}))
-
-
-def _anomalies(figures: Figures) -> str:
-    if not figures.anomalies:
-        return section("Anomalies", "", "<p>No hour left its band.</p>")
-    shown = sorted(figures.anomalies, key=lambda row: -abs(row["score"]))[:MOST_ANOMALIES]
-    shown.sort(key=lambda row: (row["begins"], row["queue"], row["task"]), reverse=True)
-    rows = [
-        [
-            ("when", "when", stretch(row["begins"].astimezone(UTC), row["ends"].astimezone(UTC))),
-            ("name", "queue, task", _named(row)),
-            ("", "what", f"{MEASURES[row['measure']]} {row['side']} its band"),
-            ("n", "at worst", measured(row["measure"], row["value"])),
-            ("n", "usually", measured(row["measure"], row["usual"])),
-            ("n", "band", between(row["measure"], row["low"], row["high"])),
-        ]
-        for row in shown
-    ]
-    more = len(figures.anomalies) - len(shown)
-    why = "Hours that were unlike the same hour of other days, the newest first." + (
-        f" Of {len(figures.anomalies)}, the {len(shown)} that stand out most." if more else ""
-    )
-    return section("Anomalies", why, table(rows))
-
-
-def _latencies(figures: Figures) -> str:
-    drawn = "".join(
-        _latency(queue, figures, kind, title)
-        for queue in figures.queues[:MOST_QUEUES]
-        for kind, title in (("run", "run time"), ("wait", "wait"))
-    )
-    why = (
-        "How long jobs took, day by day; every step upwards is several times as long. Run time is that of completed "
-        "runs; the wait is from enqueue to start, of jobs that ran once."
-    )
-    left = len(figures.queues) - MOST_QUEUES
-    rest = f"<p>{left} smaller queues are not shown.</p>" if left > 0 else ""
-    return section("Latency", why, f'{LATENCY_LEGEND}<div class="grid pairs">{drawn}</div>{rest}')
-
-
-def _latency(queue: str, figures: Figures, kind: str, title: str) -> str:
-    days = figures.days[queue]
-    lines = {
-        name: [days[day][f"{kind}_{name}"] if day in days else None for day in figures.dates]
-        for name in ("p50", "p95", "p99")
-    }
-    known = [value for values in lines.values() for value in values if value is not None]
-    if not known:
-        return f"<div><h3>{escape(queue)}: {title}</h3><p>Nothing to measure.</p></div>"
-    low, high = _decades(min(known), max(known))
-    scale = logarithmic(low, high)
-    shapes = (
-        marks(_marked(figures, queue))
-        + band(lines["p50"], lines["p99"], scale, "wide-band")
-        + band(lines["p50"], lines["p95"], scale, "near-band")
-        + line(lines["p50"], scale, "middle")
-        + tips(_quantile_texts(lines, figures.dates))
-    )
-    ys = [(1 - scale(step) / 100, duration(step)) for step in DECADES if low <= step <= high]
-    drawn = plot(shapes, ys, figures.dates, f"{title} of {queue} by day", "small")
-    return f"<div><h3>{escape(queue)}: {title}</h3>{drawn}</div>"
-
-
-def _failures(figures: Figures) -> str:
-    if not figures.errors:
-        return section("Failures by error", "", "<p>Nothing failed.</p>")
-    series = largest(figures.errors, MOST_SERIES)
-    stacks = _stacks(series, figures.dates)
-    shapes = bars(stacks, _top(stacks)) + tips(_day_texts(series, figures.dates, "failed"))
-    drawn = plot(shapes, _steps(_top(stacks)), figures.dates, "Jobs failed each day, by error")
-    why = "Jobs that failed for good each day, by the type of their last error."
-    return section(
-        "Failures by error", why, drawn + legend({name: sum(days.values()) for name, days in series.items()})
-    )
-
-
-def _stalls(figures: Figures) -> str:
-    if not figures.stalls:
-        return section("Stalls by worker", "", "<p>No job stalled.</p>")
-    most = figures.stalls[0][2]
-    rows = "".join(
-        f'<span>{escape(worker)} <span class="quiet">{escape(queue)}</span></span>'
-        f'<i style="width:{stalls / most * 100:.2f}%"></i><span>{count(stalls)} of {count(ended + stalls)} runs</span>'
-        for worker, queue, stalls, ended in figures.stalls[:MOST_WORKERS]
-    )
-    why = "Runs that were taken back because their worker went silent or took too long, by the worker that had them."
-    return section("Stalls by worker", why, f'<div class="bars">{rows}</div>')
-
-
-def _heat(figures: Figures) -> str:
-    every = [sum(values[slot] for values in figures.heat.values()) for slot in range(SLOTS)]
-    maps = {"all queues": every} | {queue: figures.heat[queue] for queue in figures.queues[: MOST_QUEUES - 1]}
-    drawn = "".join(
-        f'<div><h3>{escape(name)} <span class="quiet">up to {number(max(values))} an hour</span></h3>'
-        f"{_heat_map(values)}</div>"
-        for name, values in maps.items()
-    )
-    why = "Endings in an average hour of the week: the stronger the colour the more, each map by its own largest hour."
-    return section("Heat map by hour", why, f'<div class="grid">{drawn}</div>')
-
-
-def _heat_map(values: Sequence[float]) -> str:
-    most = max(values) or 1.0
-    head = "<b></b>" + "".join(f'<b class="hour">{hour if hour % 6 == 0 else ""}</b>' for hour in range(24))
-    rows = "".join(
-        f"<b>{day}</b>"
-        + "".join(
-            f'<i style="--h:{values[n * 24 + hour] / most * 100:.0f}%"'
-            f' title="{day} {hour}:00, {number(values[n * 24 + hour])} an hour"></i>'
-            for hour in range(24)
-        )
-        for n, day in enumerate(WEEKDAYS)
-    )
-    return f'<div class="heat">{head}{rows}</div>'
-
-
-def _advice(figures: Figures) -> str:
-    rows = [
-        [
-            ("name", "queue", row["queue"]),
-            ("n", "run p50", duration(row["run_p50"])),
-            ("n", "p95", duration(row["run_p95"])),
-            ("n", "p99", duration(row["run_p99"])),
-            ("n", "visibility timeout", duration(row["visibility_timeout"])),
-            ("n", "heartbeat", duration(row["heartbeat_seconds"])),
-            ("n quiet", "in force", duration(row["current_heartbeat_seconds"])),
-            ("n", "expire", duration(row["expire_in_seconds"])),
-            ("n quiet", "in force", duration(row["current_expire_in_seconds"])),
-            ("n", "concurrency", str(row["concurrency"])),
-            ("n", "waiting now", _waiting(row)),
-        ]
-        for row in figures.advice
-    ]
-    why = (
-        "What the last four weeks say about each queue's definition: a lease without heartbeats should last twice the "
-        "95th percentile of run time. The value in force stands beside the advice, a dash where none is set; "
-        "below, where the two disagree."
-    )
-    notes = [row["disagrees"] for row in figures.advice]
-    return section("Advice", why, table(rows, notes) if rows else "<p>Too few completed runs to say anything.</p>")
-
-
-def _waiting(row: Row) -> str:
-    if not row["backlog"]:
-        return "0"
-    return f"{count(row['backlog'])}, for {duration(row['backlog_age'])}"
-
-
-def _stacks(series: Mapping[str, Mapping[date, int]], dates: Sequence[date]) -> list[list[float]]:
-    return [[float(days.get(day, 0)) for day in dates] for days in series.values()]
-
-
-def _top(stacks: Sequence[Sequence[float]]) -> float:
-    return nice_ceiling(max(map(sum, zip(*stacks, strict=True))))
-
-
-def _steps(top: float) -> list[tuple[float, str]]:
-    return [(part / 4, count(top * part / 4)) for part in range(5)]
-
-
-def _decades(low: float, high: float) -> tuple[float, float]:
-    """Return the ends of the scale: decades around the values, at least one apart."""
-    below = max((step for step in DECADES if step <= low), default=DECADES[0])
-    above = min((step for step in DECADES if step >= high and step > below), default=max(high, below * 10))
-    return below, above
-
-
-def _day_texts(series: Mapping[str, Mapping[date, int]], dates: Sequence[date], verb: str) -> list[str]:
-    def text(day: date) -> str:
-        found = [(name, days[day]) for name, days in series.items() if days.get(day)]
-        return "\n".join(
-            [f"{day_name(day)}: {sum(n for _, n in found):,} {verb}", *(f"{name}: {n:,}" for name, n in found)]
-        )
-
-    return [text(day) for day in dates]
-
-
-def _quantile_texts(lines: Mapping[str, Sequence[float | None]], dates: Iterable[date]) -> list[str]:
-    return [
-        "\n".join([day_name(day), *(f"{name}: {duration(values[n])}" for name, values in lines.items())])
-        for n, day in enumerate(dates)
-    ]
-
-
-def _marked(figures: Figures, queue: str | None = None) -> list[bool]:
-    """Return for each day whether it has an anomaly."""
-    days: set[date] = set()
-    for row in figures.anomalies:
-        if queue in (None, row["queue"]):
-            begins, last = row["begins"].astimezone(UTC), row["ends"].astimezone(UTC) - timedelta(hours=1)
-            days.update(begins.date() + timedelta(days=n) for n in range((last.date() - begins.date()).days + 1))
-    return [day in days for day in figures.dates]
-
-
-def _named(row: Row) -> str:
-    return f"{row['queue']}, {row['task']}" if row["task"] else row["queue"]
+def _change(name: str, now: Mapping[str, int], before: Mapping[str, int] | None) -> str:
+    """Compare a number with that of the period before."""
+    if before is None:
+        return ""
+    if not before[name]:
+        return "<em>0 in the period before</em>" if now[name] else ""
+    return f"<em>{now[name] / before[name] - 1:+.0%} on the period before</em>"

@@ -33,8 +33,8 @@ def nice_ceiling(value: float) -> float:
     return next(step * power for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999999)
 
 
-def areas(stacks: Sequence[Sequence[float]], top: float) -> str:
-    """Draw stacked series; a single day is a bar, because a line through one point has no width."""
+def areas(stacks: Sequence[Sequence[float]], top: float, attributes: Sequence[str] | None = None) -> str:
+    """Draw stacked series, with attributes of their own; a single day is a bar, as one point has no width."""
     if len(stacks[0]) == 1:
         return bars(stacks, top)
     base = [0.0] * len(stacks[0])
@@ -43,7 +43,9 @@ def areas(stacks: Sequence[Sequence[float]], top: float) -> str:
         upper = [a + b for a, b in zip(base, values, strict=True)]
         there = [f"{x:.1f},{_y(v, top):.2f}" for x, v in zip(_xs(len(upper)), upper, strict=True)]
         back = [f"{x:.1f},{_y(v, top):.2f}" for x, v in zip(_xs(len(base)), base, strict=True)]
-        drawn.append(f'<polygon class="layer" fill="{colour(number)}" points="{" ".join([*there, *reversed(back)])}"/>')
+        own = attributes[number] if attributes else ""
+        points = " ".join([*there, *reversed(back)])
+        drawn.append(f'<polygon class="layer"{own} fill="{colour(number)}" points="{points}"/>')
         base = upper
     return "".join(drawn)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 OTHERS: Final = "others"
 SLOTS: Final = 7 * 24
 # Columns that come from the directory name, not from the file.
-_PLACE: Final = ("run", "date")
+_PLACE: Final = ("run", "batch", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,29 @@ class Figures:
     advice: list[Row]
     anomalies: list[Row]
     totals: Row = field(default_factory=dict[str, Any])
+    quarantine: Mapping[str, int] = field(default_factory=dict[str, int])  # By the rule that rows break.
+
+    def number(self, queue: str) -> int | None:
+        """Return the number of a queue on the page; None for what is not one, such as the others together."""
+        return self.queues.index(queue) if queue in self.queues else None
+
+    def last(self, days: int, before: int = 0) -> Figures:
+        """Return the figures of the last days, or of as many days that ended `before` days ago."""
+        dates = self.dates[: len(self.dates) - before][-days:]
+        kept = {
+            queue: {day: row for day, row in rows.items() if day in set(dates)} for queue, rows in self.days.items()
+        }
+        rows = [row for rows in kept.values() for row in rows.values()]
+        return replace(
+            self,
+            dates=dates,
+            days=kept,
+            errors={
+                name: {day: n for day, n in rows.items() if day in set(dates)} for name, rows in self.errors.items()
+            },
+            anomalies=[row for row in self.anomalies if dates[0] <= row["begins"].astimezone(UTC).date() <= dates[-1]],
+            totals={name: sum(row[name] for row in rows) for name in self.totals},
+        )
 
 
 def read_figures(lake: Lake) -> Figures:
@@ -54,6 +77,7 @@ def read_figures(lake: Lake) -> Figures:
         advice=sorted(_rows(lake, "advice"), key=lambda row: (not row["disagrees"], queues.index(row["queue"]))),
         anomalies=sorted(_rows(lake, "anomalies"), key=lambda row: (row["begins"], row["queue"], row["task"])),
         totals={name: sum(row[name] for row in rows) for name in ("ended", "completed", "failed", "cancelled")},
+        quarantine=Counter(row["violation"] for row in _rows(lake, "quarantine")),
     )
 
 

@@ -40,16 +40,16 @@ def share(value: float | None) -> str:
     return NOTHING if value is None else f"{value * 100:.3g} %"
 
 
-def measured(measure: str, value: float) -> str:
+def measured(measure: str, value: float, grain: str = "hour") -> str:
     """Return the value of a measure with its unit."""
     if measure.endswith("_rate"):
         return share(value)
-    return f"{count(value)} / h" if measure == "ended" else duration(value)
+    return f"{count(value)} / {grain[0]}" if measure == "ended" else duration(value)
 
 
-def between(measure: str, low: float, high: float) -> str:
+def between(measure: str, low: float, high: float, grain: str = "hour") -> str:
     """Return a band, with the unit once if both ends have the same."""
-    first, last = measured(measure, low), measured(measure, high)
+    first, last = measured(measure, low, grain), measured(measure, high, grain)
     number, _, unit = first.partition(" ")
     return f"{number if last.endswith(f' {unit}') else first} to {last}"
 
