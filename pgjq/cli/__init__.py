@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import click
 
-from pgjq.cli.log import begin_quietly
+from pgjq.cli.log_output import begin_quietly
 from pgjq.cli.root import EXIT_CODES, Commands
 
 # Each command, in the order of the help: its module, which is imported when the command is used, and its short help.
 COMMANDS = {
     "demo": ("pgjq.cli.demo.command", "Watch jobs run while a worker is killed."),
     "migrate": ("pgjq.cli.migrate", "Create or upgrade the schema of a database."),
-    "worker": ("pgjq.cli.worker", "Run the handlers of queues until SIGTERM or Ctrl-C."),
+    "worker": ("pgjq.cli.worker", "Run the tasks and handlers of queues until SIGTERM or Ctrl-C."),
     "reaper": ("pgjq.cli.reaper", "Recover stalled jobs of all queues until SIGTERM or Ctrl-C."),
     "enqueue": ("pgjq.cli.enqueue", "Add a job to a queue."),
+    "tasks": ("pgjq.cli.tasks", "List the tasks of a module."),
     "status": ("pgjq.cli.job", "Show a job."),
     "result": ("pgjq.cli.job", "Print the result of a completed job as JSON."),
     "cancel": ("pgjq.cli.job", "Cancel a job."),
     "retry": ("pgjq.cli.job", "Queue a failed or cancelled job again."),
+    "release": ("pgjq.cli.job", "Take a running job away from its worker."),
+    "reschedule": ("pgjq.cli.job", "Change when a waiting job may run, or its priority."),
     "delete": ("pgjq.cli.job", "Delete a job that is not running."),
     "jobs": ("pgjq.cli.jobs", "Find jobs; retry, cancel or delete all that match."),
     "queues": ("pgjq.cli.queues", "List, define, pause and count queues."),
     "schedules": ("pgjq.cli.schedules", "List, create, pause and explain schedules."),
     "workers": ("pgjq.cli.workers", "List workers."),
+    "metrics": ("pgjq.cli.metrics", "Serve metrics of all queues to Prometheus."),
+    "health": ("pgjq.cli.health", "Ask a worker whether it takes jobs, for probes of containers."),
+    "scale": ("pgjq.cli.scale", "Print how many slots of workers a queue needs."),
+    "top": ("pgjq.cli.top.command", "Watch and steer queues and jobs in the terminal."),
+    "doctor": ("pgjq.cli.doctor", "Check a storage, its workers and its queues, and say what to do."),
     "web": ("pgjq.cli.web", "Serve a web page that shows and steers queues and jobs."),
     "pipeline": ("pgjq.cli.pipeline", "Analyse the history of jobs with Spark."),
     "prune": ("pgjq.cli.prune", "Delete jobs and records whose retention has passed."),
@@ -34,7 +42,7 @@ COMMANDS = {
 }
 
 COMPLETION = """\b
-Completion of commands and options, for bash (or zsh, fish), in ~/.bashrc:
+Completion of commands, options and names, for bash (or zsh, fish), in ~/.bashrc:
   eval "$(_PGJQ_COMPLETE=bash_source pgjq)\""""
 
 
@@ -58,8 +66,8 @@ def main(*, debug: bool) -> None:
     Examples:
       pgjq demo                                        see jobs run, and one worker killed on the way
       pgjq migrate --url postgresql://localhost/app    bring a database to this version's schema
-      pgjq worker shop.tasks:mail                      run the handlers of a queue
-      pgjq enqueue mail '{"order": 7}' --id receipt-7  add a job
+      pgjq worker shop.tasks                           run the tasks of a module
+      pgjq enqueue mail --task receipt --arg 7         add a job of a task
       pgjq jobs retry --queue mail --state failed      give failed jobs another chance
       pgjq --debug migrate status                      what is wrong, with the traceback
     """  # noqa: D301

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pgjq.cli.exit import leaving_in_order
-from pgjq.cli.measure import Figures, measure
-from pgjq.cli.storage import with_client
+from pgjq.cli.bench_measurements import Figures, measure
+from pgjq.cli.open_storage import with_client
+from pgjq.cli.signal_cleanup import clean_exit
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Columns, Output
@@ -39,7 +39,7 @@ def bench(client: Client, output: Output, *, jobs: int, concurrency: int) -> Non
       pgjq bench --url postgresql://localhost/app
       pgjq bench --url file:///tmp/jobs --jobs 50000 --concurrency 50 --json
     """  # noqa: D301
-    with leaving_in_order(), output.stages() as show:
+    with clean_exit(), output.stages() as show:
         figures = measure(client, jobs, concurrency, show)
     if output.as_json:
         output.record(figures)

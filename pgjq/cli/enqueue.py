@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.param_types import DURATION, JSON, Parsed, read_json
-from pgjq.cli.queue_names import noting_a_new_queue
-from pgjq.cli.root import Misuse, Refusal
-from pgjq.cli.settings import JOB, with_settings
-from pgjq.cli.storage import with_client
-from pgjq.cli.text import many, readable
+from pgjq.blocking import drive
+from pgjq.cli.completion import QUEUE_NAME, TASK_NAME
+from pgjq.cli.formatting import many, readable
+from pgjq.cli.open_storage import with_client
+from pgjq.cli.option_tables import JOB, with_settings
+from pgjq.cli.param_types import ARGUMENT, DURATION, JSON, KEYWORD, Parsed, read_json
+from pgjq.cli.queue_names import report_new_queue
+from pgjq.cli.root import CommandLineError, Refusal
 from pgjq.errors import PgjqError
 from pgjq.ids import make_ids
 from pgjq.job import NewJob, content_id
+from pgjq.options import check_task
+from pgjq.tasks.call import TaskJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pgjq.cli.output import Output
     from pgjq.client import Client
@@ -29,9 +34,30 @@ if TYPE_CHECKING:
 BATCH: Final = 1000
 
 
-@click.command()
-@click.argument("queue")
-@click.argument("payload", type=JSON)
+HELP: Final = """\
+Add a job to a queue. PAYLOAD is JSON, or - for standard input; or --task names a task of the queue.
+
+A task's worker checks its arguments. One that is not JSON is text; write '"7"' for the text 7. A job whose id is
+taken is not added: the answer says by what, and the exit code is 0, because the job is there. With --lines jobs are
+added a thousand at a time; each thousand is added as a whole or not at all.
+
+\b
+Examples:
+  pgjq enqueue mail --task receipt --arg 7 --kwarg copy=true
+  pgjq enqueue mail '{"order": 7}' --id receipt-7 --priority 10 --delay 5m
+  pgjq enqueue mail '{"order": 7}' --run-at 2026-01-31T09:30:00+01:00 --retry-limit 5 --retry-backoff
+  pgjq enqueue squares 12 --wait 10s
+  pgjq enqueue mail - --lines --content-id < jobs.jsonl
+"""
+
+
+@click.command(help=HELP)
+@click.argument("queue", type=QUEUE_NAME)
+@click.argument("payload", type=JSON, required=False)
+@click.option("--task", type=TASK_NAME, help="The task to run, instead of PAYLOAD.")
+@click.option("--arg", "args", type=ARGUMENT, multiple=True, help="An argument of the task: JSON, or text.")
+@click.option("--kwarg", "kwargs", type=KEYWORD, multiple=True, help="A keyword argument of the task, as copy=true.")
+@click.option("--task-version", type=click.IntRange(1), default=1, show_default=True, help="The task's version.")
 @click.option("--id", "job_id", help="The job's id; enqueueing it again is a duplicate. Without it, one is made.")
 @click.option(
     "--content-id", "named", is_flag=True, help="Name the job after its payload: the same one is a duplicate."
@@ -51,25 +77,34 @@ def enqueue(
     lines: bool,
     wait: float | None,
     settings: dict[str, Any],
+    **call: Any,
 ) -> None:
-    """Add a job to a queue. PAYLOAD is JSON, or - for standard input.
-
-    A job whose id is taken is not added: the answer says by what, and the exit code is 0, because the job is there.
-    With --lines jobs are added a thousand at a time; each thousand is added as a whole or not at all.
-
-    \b
-    Examples:
-      pgjq enqueue mail '{"order": 7}'
-      pgjq enqueue mail '{"order": 7}' --id receipt-7 --priority 10 --delay 5m
-      pgjq enqueue mail '{"order": 7}' --run-at 2026-01-31T09:30:00+01:00 --retry-limit 5 --retry-backoff
-      pgjq enqueue squares 12 --wait 10s
-      pgjq enqueue mail - --lines --content-id < jobs.jsonl
-    """  # noqa: D301
+    """Add a job to a queue. PAYLOAD is JSON, or - for standard input; or --task names a task of the queue."""
+    payload = _payload_of(payload, **call)
     _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
-    with noting_a_new_queue(client, output, queue):
+    with report_new_queue(client, output, queue):
         if lines:
             return _enqueue_lines(client, output, queue, named=named, settings=settings)
-        return _enqueue_one(client, output, queue, settings | _id_and_payload(payload, job_id, named=named), wait)
+        job = NewJob if call["task"] is None else TaskJob
+        chosen = _id_and_payload(payload, job_id, named=named)
+        return _enqueue_one(client, output, queue, job(**chosen, **settings), wait)
+
+
+def _payload_of(
+    payload: Any, *, task: str | None, args: Sequence[Parsed], kwargs: Sequence[tuple[str, Parsed]], task_version: int
+) -> Any:
+    """Return the payload argument, or that of a task's call."""
+    if (payload is None) == (task is None):
+        raise click.UsageError(
+            "write a PAYLOAD, or --task and its arguments" if task is None else "--task has no PAYLOAD"
+        )
+    if task is None:
+        if args or kwargs or task_version != 1:
+            raise click.UsageError("--arg, --kwarg and --task-version are for --task")
+        return payload
+    named = {name: value.value for name, value in kwargs}
+    call: dict[str, Any] = {"task": check_task(task), "args": [value.value for value in args], "kwargs": named}
+    return Parsed(call | ({} if task_version == 1 else {"version": task_version}))
 
 
 def _id_and_payload(payload: Any, job_id: str | None, *, named: bool) -> dict[str, Any]:
@@ -77,13 +112,13 @@ def _id_and_payload(payload: Any, job_id: str | None, *, named: bool) -> dict[st
     return {"id": content_id(value) if named else job_id, "payload": value}
 
 
-def _enqueue_one(client: Client, output: Output, queue: str, job: dict[str, Any], wait: float | None) -> None:
+def _enqueue_one(client: Client, output: Output, queue: str, job: NewJob, wait: float | None) -> None:
     if wait is None:
-        _tell(output, queue, client.enqueue(queue, **job))
+        _tell(output, queue, client.enqueue_many(queue, [job])[0])
         return
-    job["id"] = next(make_ids()) if job["id"] is None else job["id"]
-    result = client.enqueue_and_wait(queue, **job, timeout=wait)
-    output.say(readable(result), queue=queue, id=job["id"], state="completed", result=result)
+    job = job if job.id is not None else replace(job, id=next(make_ids()))
+    result = drive(client.request_result(queue, job, timeout=wait))
+    output.say(readable(result), queue=queue, id=job.id, state="completed", result=result)
 
 
 def _check_exclusive(payload: Any, job_id: str | None, *, named: bool, lines: bool, wait: float | None) -> None:
@@ -133,7 +168,7 @@ def _results(
             yield from results
     except (PgjqError, ValueError) as error:
         stands = f"{many(counts.total())} before it were enqueued" if counts else "nothing was enqueued"
-        raise (Misuse if isinstance(error, ValueError) else Refusal)(f"{error}; {stands}") from error
+        raise (CommandLineError if isinstance(error, ValueError) else Refusal)(f"{error}; {stands}") from error
 
 
 def _jobs(*, named: bool, settings: dict[str, Any]) -> Iterator[NewJob]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.cli.confirm import confirm
+from pgjq.cli.formatting import many
+from pgjq.cli.open_storage import with_client
+from pgjq.cli.option_tables import FILTER, with_settings
 from pgjq.cli.output import Meter
 from pgjq.cli.queue_names import check_queue_exists
-from pgjq.cli.settings import FILTER, with_settings
-from pgjq.cli.storage import with_client
-from pgjq.cli.text import many
 from pgjq.job import LIVE, STATES
 
 if TYPE_CHECKING:

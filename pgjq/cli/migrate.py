@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pgjq.cli.confirm import confirm
-from pgjq.cli.database import database, shown
-from pgjq.cli.storage import with_output
-from pgjq.cli.text import document
+from pgjq.cli.formatting import document
+from pgjq.cli.open_database import database, shown
+from pgjq.cli.open_storage import with_output
 from pgjq.migrate import Status, downgrade, find_open_database, statements, status
 from pgjq.migrate import migrate as upgrade
 
@@ -42,12 +42,11 @@ def migrate(
     status  tell the revision; the exit code is 1 unless it is the newest
     sql     print the statements of an upgrade from nothing; no database is needed
 
-    --roles makes the group roles pgjq_producer, pgjq_worker, pgjq_monitor and pgjq_admin (with another schema, its name
-    comes first), on a database that has been migrated before as well; later upgrades keep their rights up to date.
+    --roles creates the group roles pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_spark and pgjq_admin (another
+    schema's name comes first), also on a migrated database; later upgrades keep their privileges complete.
 
     \b
     Examples:
-      pgjq migrate --url postgresql://localhost/app
       pgjq migrate --roles --url postgresql://localhost/app
       PGJQ_URL=postgresql://localhost/app pgjq migrate status
       pgjq migrate sql --schema jobs | psql app
@@ -80,7 +79,7 @@ def _up(output: Output, url: str | None, schema: str, revision: str, *, roles: b
         after = status(conninfo, schema).current
         open_to_all = find_open_database(conninfo) if roles else None
     was = ", as before" if before == after else f", was at {_named(before)}"
-    made = [f"{schema}_{role}" for role in ("producer", "worker", "monitor", "admin")] if roles else []
+    made = [f"{schema}_{role}" for role in ("producer", "worker", "monitor", "spark", "admin")] if roles else []
     facts = {"schema": schema, "revision": after, "before": before, **({"roles": made} if made else {})}
     output.say(f"schema {schema} is at {after}{was}", **facts)
     if made and not output.as_json:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from io import StringIO
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from pgjq.cli.text import NOTHING, document, printable, shown
+from pgjq.cli.formatting import NOTHING, document, printable, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -65,10 +66,10 @@ class Output:
         """Write a sentence; `data` is the same result for programs."""
         click.echo(document(data) if self.as_json else printable(sentence))
 
-    def record(self, value: Any) -> None:
-        """Write one object with all its fields."""
+    def record(self, value: Any, **lists: list[Any]) -> None:
+        """Write one object with all its fields, and lists that belong to it, each as a table."""
         if self.as_json:
-            click.echo(document(asdict(value)))
+            click.echo(document({**asdict(value), **lists}))
             return
         known = {field.name: getattr(value, field.name) for field in fields(value)}
         table = Table(box=None, show_header=False, pad_edge=False)
@@ -80,6 +81,10 @@ class Output:
             if trace := getattr(cell, "traceback", None):
                 table.add_row("traceback", _cell("traceback", trace.rstrip()))
         self._draw(table)
+        for name, values in lists.items():
+            if values:
+                click.echo(f"\n{name}")
+                self._table(values, {field.name: attrgetter(field.name) for field in fields(values[0])})
 
     def rows(self, values: Iterable[Any], columns: Columns) -> None:
         """Write several objects; a JSON document is written as they arrive."""

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.text import UNITS
+from pgjq.cli.formatting import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LENGTHS: Final = {"": 1.0, **dict(UNITS)}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Kind(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  (click 8.1 takes none)
@@ -60,6 +62,12 @@ def _duration(text: str) -> float:
     return float(written[1]) * _LENGTHS[written[2]]
 
 
+def _size(text: str) -> int:
+    if (written := _SIZE.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is not a size: write bytes, or 512M, 2G")
+    return int(float(written[1]) * _SIZES[written[2].upper()])
+
+
 def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
@@ -79,7 +87,28 @@ def _json(text: str) -> Any:
         raise ValueError(f"{error}{hint}") from error
 
 
+def _argument(text: str) -> Any:
+    """Read an argument of a task: JSON, else the text itself, unless it begins like JSON."""
+    try:
+        return Parsed(read_json(text))
+    except ValueError:
+        if text.lstrip()[:1] in ("[", "{", '"'):
+            raise
+        return Parsed(text)
+
+
+def _keyword(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.isidentifier():
+        raise ValueError(f"{text!r} is not a keyword argument: write NAME=VALUE, as copy=true")
+    return name, _argument(value)
+
+
 DURATION: Final = Kind("duration", _duration)
+SIZE: Final = Kind("size", _size)
 MOMENT: Final = Kind("time", _moment)
 JSON: Final = Kind("json", _json)
+ARGUMENT: Final = Kind("value", _argument)
+KEYWORD: Final = Kind("name=value", _keyword)
 TEXT_MAP: Final = Kind("json", read_json)
+PORT: Final = click.IntRange(0, 65535)

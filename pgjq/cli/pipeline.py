@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from pgjq.cli.database import database
+from pgjq.cli.open_database import database
+from pgjq.cli.pipeline_steps import Steps
 from pgjq.embedded import EmbeddedServer
 from pgjq.embedded_cluster import throwaway_directory
-from pgjq.errors import ValidationError
+from pgjq.errors import MissingExtraError, ValidationError
 from pgjq.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pgjq.spark.pipeline.extract import Source
-    from pgjq.spark.pipeline.quality import QualityError
     from pgjq.spark.pipeline.run import Summary
 
 _UNITS: Final = {"d": "days", "h": "hours", "w": "weeks"}
@@ -53,47 +50,73 @@ def pipeline() -> None:
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
 @_LAKE
 @click.option("--since", help="Leave out what ended before: a date, a point in time, or an age such as 30d or 12h.")
+@click.option(
+    "--delta", metavar="URL", help="Also keep the tables there as Delta Lake: a directory, s3://…, and so on."
+)
+@click.option("--keep", help="Remove days from the lake that ended longer ago, such as 400d; default: none.")
 @_MASTER
 @_JSON
-def run(url: str | None, schema: str, lake: str, since: str | None, master: str | None, *, as_json: bool) -> None:
+def run(
+    *,
+    url: str | None,
+    schema: str,
+    lake: str,
+    since: str | None,
+    keep: str | None,
+    delta: str | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
     """Bring what has ended since the last run into a lake, and measure it.
 
-    Only new endings are read, and only days that they touch are measured again. A run that was killed is taken up by
-    the next one. What was wrong with a row of history is shown, and then nothing of its batch is published.
+    Only new endings are read, and only days that they touch are measured again. The next run continues one that was
+    killed. Rows of history that cannot be true go to the table quarantine, with the reason.
 
     \b
     Examples:
       pgjq pipeline run --url postgresql://localhost/app --lake jobs.lake
-      pgjq pipeline run --lake /mnt/shared/jobs.lake --master spark://head:7077
+      pgjq pipeline run --lake /mnt/jobs.lake --master spark://head:7077 --delta s3://warehouse/jobs --keep 400d
     """  # noqa: D301
     begins = None if since is None else read_since(since, datetime.now(UTC))
+    kept = None if keep is None else _read_age("--keep", keep)
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.lake import Lake
     Lake.check(lake)  # Before a server or Java is started.
     with database(url) as conninfo:
-        summary = _run(Console(stderr=True), Source(conninfo, schema, begins), lake, master)
+        summary = _run(Console(stderr=True), Source(conninfo, schema, begins), lake, master, keep=kept, delta=delta)
     _print(summary, as_json=as_json)
 
 
 @pipeline.command()
 @_LAKE
 @click.option("--out", default="report.html", show_default=True, metavar="FILE", help="Where the page goes.")
+@click.option(
+    "--slo", multiple=True, metavar="QUEUE=PERCENT", help="Share of jobs that must complete; * is for all others."
+)
+@click.option("--web", metavar="URL", help="Address of pgjq web, for links to jobs.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @_JSON
-def report(lake: str, out: str, *, as_json: bool) -> None:
-    """Write a report of a lake: one page that needs no network.
+def report(*, lake: str, out: str, slo: tuple[str, ...], web: str | None, check: bool, as_json: bool) -> None:
+    """Write a report of a lake: one page that needs no network, with what to do first.
 
     \b
     Examples:
       pgjq pipeline report --lake jobs.lake --out report.html
+      pgjq pipeline report --lake jobs.lake --slo mail=99.9 --slo '*=99' --web https://jobs.example.com
+      pgjq pipeline report --lake jobs.lake --check --json
     """  # noqa: D301
-    size = _write_report(lake, Path(out))
-    click.echo(json.dumps({"report": str(Path(out).resolve()), "bytes": size}) if as_json else f"wrote {out}")
+    told = _write_report(lake, Path(out), slo, web)
+    click.echo(json.dumps(told) if as_json else f"wrote {out}")
+    for one in () if as_json else told["findings"]:
+        click.echo(f"- {one['title']}: {one['command']}")
+    if check and told["missed"]:
+        raise click.exceptions.Exit(1)
 
 
 @pipeline.command()
 @click.option(
-    "--jobs", type=click.IntRange(1000, 20_000_000), default=1_000_000, show_default=True, help="How many, about."
+    "--jobs", type=click.IntRange(1000, 20_000_000), default=100_000, show_default=True, help="How many, about."
 )
 @click.option("--days", type=click.IntRange(14, 730), default=91, show_default=True, help="On how many days.")
 @click.option(
@@ -114,8 +137,8 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     """  # noqa: D301
     console = Console(stderr=True)
     with _spark_extra():
+        from pgjq.spark.pipeline.demo_history import History, make_history
         from pgjq.spark.pipeline.extract import Source
-        from pgjq.spark.pipeline.history import History, make_history
         from pgjq.spark.requirements import check_java
     _check_out(Path(out))
     check_java()  # Before a minute is spent on a history that Spark could not read.
@@ -148,83 +171,48 @@ def read_since(text: str, now: datetime) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-class Steps:
-    """The steps of a run: in a terminal a live line and a line per finished step; else nothing."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(pulse_style="cyan"),
-            TimeElapsedColumn(),
-        )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task: Any = None
-        self._step = ""
-        self._detail = ""
-        self._rows = 0
-        self._begun = 0.0
-
-    def begin(self, step: str) -> None:
-        self._finish()
-        self._step, self._detail, self._rows, self._begun = step, "", 0, time.monotonic()
-        self._task = self._progress.add_task(step, total=None)
-
-    def count(self, rows: int) -> None:
-        self._rows += rows
-        self.tell(f"{self._rows:,} endings")
-
-    def tell(self, what: str) -> None:
-        """Show the progress of a step."""
-        self._detail = what
-        if self._task is not None:
-            self._progress.update(self._task, description=f"{self._step}: {what}")
-
-    def _finish(self) -> None:
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-            self._task = None
-            if self._console.is_terminal:
-                took = f"{time.monotonic() - self._begun:6.1f} s"
-                self._console.print(f"[green]✓[/] {self._step:<10} {took}  {self._detail}", highlight=False)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._finish()
-        self._progress.stop()
+def _read_age(option: str, text: str) -> timedelta:
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS and number.isdecimal() and int(number):
+            return timedelta(**{_UNITS[unit]: int(number)})
+    except OverflowError:
+        pass
+    raise ValidationError(f"{option} must be an age such as 400d or 52w, not {text!r}")
 
 
-def _run(console: Console, source: Source, lake: str, master: str | None) -> Summary:
+def _run(console: Console, source: Source, lake: str, master: str | None, **options: Any) -> Summary:
     with _spark_extra():
-        from pgjq.spark.pipeline.quality import QualityError
         from pgjq.spark.pipeline.run import check_source
         from pgjq.spark.pipeline.run import run as run_pipeline
         from pgjq.spark.pipeline.session import spark_session
     check_source(source)
-    try:
-        with Steps(console) as steps:
-            steps.begin("spark")
-            with spark_session(master) as spark:
-                return run_pipeline(spark, source, lake, steps)
-    except QualityError as error:
-        _show_rows(console, error)
-        raise
+    with Steps(console) as steps:
+        steps.begin("spark")
+        with spark_session(master) as spark:
+            return run_pipeline(spark, source, lake, steps, **options)
 
 
-def _write_report(lake: str, out: Path) -> int:
+def _write_report(lake: str, out: Path, slo: tuple[str, ...] = (), web: str | None = None) -> dict[str, Any]:
+    """Write the page; return what it says, for programs."""
     with _spark_extra():
         from pgjq.spark.pipeline.lake import Lake
-        from pgjq.spark.report.figures import read_figures
-        from pgjq.spark.report.page import write_page
+        from pgjq.spark.report.page import Report, write_page
+        from pgjq.spark.report.report_data import read_figures
+        from pgjq.spark.report.slo import read_targets
     _check_out(out)
-    page = write_page(read_figures(Lake.open(lake))).encode()
+    if web is not None and not web.startswith(("http://", "https://")):
+        raise ValidationError(f"--web must be an address such as https://jobs.example.com, not {web!r}")
+    report = Report(read_figures(Lake.open(lake)), read_targets(slo), web)
+    page = write_page(report).encode()
     out.write_bytes(page)
-    return len(page)
+    return {
+        "report": str(out.resolve()),
+        "bytes": len(page),
+        "missed": [one.queue for one in report.objectives() if one.is_missed],
+        "burn_rates": {one.queue: one.burns for one in report.objectives()},
+        "findings": [one.as_json() for one in report.findings()],
+    }
 
 
 def _check_out(out: Path) -> None:
@@ -242,25 +230,15 @@ def _print(summary: Summary, *, as_json: bool, **more: str) -> None:
     click.echo(
         f"{summary.anomalies:,} anomalies; {summary.disagreements:,} queues whose definition disagrees with advice"
     )
+    if summary.quarantined:
+        click.echo(f"{summary.quarantined:,} rows of history cannot be true and are in the table quarantine")
     for name, value in more.items():
         click.echo(f"{name}: {value}")
-
-
-def _show_rows(console: Console, error: QualityError) -> None:
-    """Show the violating rows, before the error message explains them."""
-    table = Table(title=f"{len(error.rows)} of {error.count} rows", title_justify="left")
-    for name in error.rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in error.rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console.print(table, markup=False)
 
 
 @contextmanager
 def _spark_extra() -> Generator[None]:
     """Turn a missing dependency of the extra into an error with the install command."""
-    from pgjq.errors import MissingExtraError
-
     try:
         yield
     except MissingExtraError:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pgjq.blocking import drive
-from pgjq.cli.storage import with_client
-from pgjq.cli.text import many
+from pgjq.cli.formatting import many
+from pgjq.cli.open_storage import with_client
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Output

@@ -47,7 +47,7 @@ def existing_queue(client: Client, name: str) -> Generator[None]:
 
 
 @contextmanager
-def noting_a_new_queue(client: Client, output: Output, name: str) -> Generator[None]:
+def report_new_queue(client: Client, output: Output, name: str) -> Generator[None]:
     """Report on stderr if the block created a queue: its name may have been misspelled."""
     before = _names_if_allowed(client)
     try:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pgjq.cli.completion import QUEUE_NAME
 from pgjq.cli.confirm import confirm
+from pgjq.cli.formatting import duration, many
+from pgjq.cli.open_storage import with_client
+from pgjq.cli.option_tables import CHANGEABLE, QUEUE, with_settings
 from pgjq.cli.queue_names import check_queue_exists, existing_queue, queue_names
-from pgjq.cli.settings import CHANGEABLE, QUEUE, with_settings
-from pgjq.cli.storage import with_client
-from pgjq.cli.text import duration, many
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Columns, Output
@@ -59,7 +60,7 @@ def list_queues(client: Client, output: Output) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @with_client
 def show(client: Client, output: Output, *, name: str) -> None:
     """Show a queue's definition, with the values in force.
@@ -73,7 +74,7 @@ def show(client: Client, output: Output, *, name: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @with_settings(QUEUE)
 @with_client
 def create(client: Client, output: Output, *, name: str, settings: dict[str, Any]) -> None:
@@ -88,7 +89,7 @@ def create(client: Client, output: Output, *, name: str, settings: dict[str, Any
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @click.option(
     "--unset",
     multiple=True,
@@ -114,7 +115,7 @@ def update(client: Client, output: Output, *, name: str, unset: tuple[str, ...],
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @with_client
 def pause(client: Client, output: Output, *, name: str) -> None:
     """Have workers pass a queue over. What runs goes on, and enqueueing does.
@@ -129,7 +130,7 @@ def pause(client: Client, output: Output, *, name: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @with_client
 def resume(client: Client, output: Output, *, name: str) -> None:
     """Have workers serve a queue again.
@@ -144,7 +145,7 @@ def resume(client: Client, output: Output, *, name: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @with_client
 def delete(client: Client, output: Output, *, name: str, yes: bool) -> None:
@@ -179,7 +180,7 @@ def stats(client: Client, output: Output, *, names: tuple[str, ...]) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @with_client
 def blocked(client: Client, output: Output, *, name: str) -> None:
     """List the keys of a key_strict_fifo queue that failed jobs block, until those are retried or deleted.
@@ -193,7 +194,7 @@ def blocked(client: Client, output: Output, *, name: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE_NAME)
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="How many at the most.")
 @click.option("--to", help="Another queue than the one they came from.")
 @with_client

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgjq.cli.log import logger, with_log
+from pgjq.cli.log_output import logger, with_log
+from pgjq.cli.open_storage import kind_of, with_storage
 from pgjq.cli.param_types import DURATION
-from pgjq.cli.run import check_storage, run
-from pgjq.cli.storage import kind_of, with_storage
+from pgjq.cli.run_until_signal import check_storage, run
 from pgjq.lease import LeasePolicy
 from pgjq.reaper import Reaper
 from pgjq.worker.leadership import LeaderElection
@@ -57,8 +57,8 @@ def reaper(
     policy = LeasePolicy(**_given(stale_age=stale_age, reap_interval=reap_interval))
     made = Reaper(storage=storage, lease_policy=policy, leader_election=_election(elected, election))
     check_storage(storage)
-    made.on("leadership_acquired", lambda: logger.info("this reaper leads"))
-    made.on("leadership_lost", lambda: logger.info("this reaper leads no more"))
+    made.on("leadership_acquired", lambda: logger.info("leadership acquired"))
+    made.on("leadership_lost", lambda: logger.info("leadership lost"))
     how = "as a candidate for leader" if elected else "without an election"
     run(made, f"{made.reaper_id} takes stalled jobs back on {kind_of(storage)}, {how}", "stopping")
 

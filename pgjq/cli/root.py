@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.text import one_line
+from pgjq.cli.formatting import one_line
 from pgjq.errors import PgjqError, StorageUnavailableError, ValidationError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Refusal(click.ClickException):
     exit_code = NO
 
 
-class Misuse(Refusal):
+class CommandLineError(Refusal):
     """The command line is invalid; the text says why."""
 
     exit_code = USAGE
@@ -123,7 +123,7 @@ class Commands(click.Group):
 def _refusal(error: PgjqError) -> Refusal:
     """Add what to check where the error's own message cannot know it."""
     hint = " (look at --url or PGJQ_URL)" if isinstance(error, StorageUnavailableError) else ""
-    return (Misuse if isinstance(error, ValidationError) else Refusal)(f"{error}{hint}")
+    return (CommandLineError if isinstance(error, ValidationError) else Refusal)(f"{error}{hint}")
 
 
 def _complain(message: str, code: int) -> int:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
+from pgjq.cli.completion import QUEUE_NAME, SCHEDULE_NAME
 from pgjq.cli.confirm import confirm
+from pgjq.cli.formatting import duration, shown
+from pgjq.cli.open_storage import with_client
+from pgjq.cli.option_tables import JOB, Setting, with_settings
 from pgjq.cli.param_types import DURATION, JSON, MOMENT, Parsed
-from pgjq.cli.settings import JOB, Setting, with_settings
-from pgjq.cli.storage import with_client
-from pgjq.cli.text import duration, shown
 from pgjq.schedules.schedule import NOT_OF_SCHEDULES, Missed, Overlap
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ SCHEDULE: Final = (
     Setting("missed", click.Choice(get_args(Missed)), "Ticks that no worker made in time: none, one job, or all."),
     Setting("overlap", click.Choice(get_args(Overlap)), "Whether a job is made while an earlier one is live."),
     Setting("jitter", DURATION, "Spread the jobs over so long after the tick."),
-    Setting("starting_deadline", DURATION, "Make no job for a tick that is later than this."),
+    Setting("starting_deadline", DURATION, "Lateness from which missed=skip makes no job (default: 60s)."),
     *(setting for setting in JOB if setting.name not in NOT_OF_SCHEDULES),
 )
 LIST: Final[Columns] = {
@@ -77,7 +78,7 @@ def list_schedules(client: Client, output: Output) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @with_client
 def show(client: Client, output: Output, *, name: str) -> None:
     """Show a schedule.
@@ -90,8 +91,8 @@ def show(client: Client, output: Output, *, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
-@click.argument("queue")
+@click.argument("name", type=SCHEDULE_NAME)
+@click.argument("queue", type=QUEUE_NAME)
 @click.argument("payload", type=JSON, default="null")
 @with_settings(SCHEDULE)
 @with_client
@@ -107,8 +108,8 @@ def create(client: Client, output: Output, *, name: str, queue: str, payload: An
 
 
 @schedules.command()
-@click.argument("name")
-@click.option("--queue", help="The queue of its jobs.")
+@click.argument("name", type=SCHEDULE_NAME)
+@click.option("--queue", type=QUEUE_NAME, help="The queue of its jobs.")
 @click.option("--payload", type=JSON, help="The JSON payload of its jobs.")
 @click.option(
     "--unset", multiple=True, type=click.Choice(UNSET), help="Take a setting back; may be given several times."
@@ -143,7 +144,7 @@ def update(
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @with_client
 def pause(client: Client, output: Output, *, name: str) -> None:
     """Make no jobs of a schedule until it is resumed; its ticks in between are dropped.
@@ -157,7 +158,7 @@ def pause(client: Client, output: Output, *, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @with_client
 def resume(client: Client, output: Output, *, name: str) -> None:
     """Make jobs of a schedule again, from its next tick on.
@@ -171,7 +172,7 @@ def resume(client: Client, output: Output, *, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 @with_client
 def delete(client: Client, output: Output, *, name: str, yes: bool) -> None:
@@ -188,7 +189,7 @@ def delete(client: Client, output: Output, *, name: str, yes: bool) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @with_client
 def trigger(client: Client, output: Output, *, name: str) -> None:
     """Make a job of a schedule now, also if it is paused; its next run stays as it is.
@@ -202,7 +203,7 @@ def trigger(client: Client, output: Output, *, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", type=SCHEDULE_NAME)
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of next runs.")
 @with_client
 def explain(client: Client, output: Output, *, name: str, count: int) -> None:
@@ -219,14 +220,14 @@ def explain(client: Client, output: Output, *, name: str, count: int) -> None:
     lines += [f"it cannot run: {schedule.error}"] if schedule.error else []
     lines += ["it is paused: its ticks make no jobs"] if schedule.paused else []
     lines += [f"next run  {shown('at', run)}" for run in runs] or ["no next run"]
-    lines += [_told(tick) for tick in ticks[:count]] or ["no tick yet"]
+    lines += [_describe_tick(tick) for tick in ticks[:count]] or ["no tick yet"]
     for line in () if output.as_json else lines:
         output.say(line)
     if output.as_json:
         output.say("", schedule=asdict(schedule), next_runs=runs, ticks=[tick._asdict() for tick in ticks])
 
 
-def _told(tick: ScheduleTick) -> str:
+def _describe_tick(tick: ScheduleTick) -> str:
     made = f"made {tick.job_id}" if tick.job_id else "made no job"
     return f"last tick {shown('at', tick.tick)}  {tick.outcome}: {made}" + (f" ({tick.detail})" if tick.detail else "")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgjq.blocking import drive
-from pgjq.cli.storage import with_storage
+from pgjq.cli.open_storage import with_storage
 from pgjq.errors import MissingExtraError
 from pgjq.web import create_app
 

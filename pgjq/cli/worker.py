@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.log import logger, with_log
-from pgjq.cli.param_types import DURATION
+from pgjq.cli.completion import MODULE_QUEUES, complete_targets
+from pgjq.cli.formatting import duration, many
+from pgjq.cli.log_output import logger, with_log
+from pgjq.cli.open_storage import kind_of
+from pgjq.cli.param_types import DURATION, PORT, SIZE
 from pgjq.cli.queue_import import find_queues
-from pgjq.cli.root import Misuse, Refusal
-from pgjq.cli.run import check_storage, run
-from pgjq.cli.storage import kind_of
-from pgjq.cli.text import duration, many
+from pgjq.cli.reload import Reloader
+from pgjq.cli.root import CommandLineError, Refusal
+from pgjq.cli.run_until_signal import check_storage, run, run_until
 from pgjq.errors import StorageUnavailableError
+from pgjq.probes import serve_worker
 from pgjq.queue import Worker
 
 if TYPE_CHECKING:
@@ -24,48 +28,95 @@ if TYPE_CHECKING:
     from pgjq.queue import AsyncQueue, Queue
 
 
-@click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="MODULE:QUEUE...")
+HELP: Final = """\
+Run the tasks and handlers of queues, until SIGTERM or Ctrl-C.
+
+MODULE is every queue with tasks or a handler in a module of yours, MODULE:QUEUE one Queue or AsyncQueue in it, or a
+list of them. The current directory is importable. A queue brings its storage along, so there is no --url here: let
+the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy, and take turns.
+
+When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
+back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
+lapse.
+
+A process that reaches --max-jobs or --max-memory claims nothing more, lets its running jobs end, and is replaced.
+With --drain it exits once no job of its queues is due and none is running; jobs that are due later stay. At the
+--deadline running jobs are given back, unless --grace gives them time to end.
+
+With --processes, each process takes the first free port from --health-port and --metrics-port on.
+
+\b
+Examples:
+  pgjq worker shop.tasks
+  pgjq worker shop.tasks --queue mail --queue orders --concurrency 20 --processes 4
+  pgjq worker shop.tasks:mail --grace 5m --json
+  pgjq worker shop.tasks --max-jobs 10000 --max-memory 512M
+  pgjq worker shop.tasks --drain --deadline 10m
+  pgjq worker shop.tasks --setup django:setup --reload
+  pgjq worker shop.tasks --health-port 8080
+"""
+
+
+@click.command(help=HELP)
+@click.argument("targets", nargs=-1, required=True, metavar="MODULE[:QUEUE]...", shell_complete=complete_targets)
+@click.option(
+    "--queue", "names", multiple=True, help="Serve only this queue; may be given several times.", **MODULE_QUEUES
+)
+@click.option("--setup", metavar="MODULE:FUNCTION", help="Call a function before the import, such as django:setup.")
 @click.option("--concurrency", type=int, help="Jobs at a time in each process; by default what the queues say, summed.")
 @click.option(
     "--processes", type=int, default=1, show_default=True, help="How many processes; those that die are replaced."
 )
 @click.option("--grace", type=DURATION, help="How long running jobs may take to end; by default what the queues say.")
 @click.option("--strict", is_flag=True, help="Serve a queue only while those named before it have nothing to run.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
+@click.option("--max-memory", type=SIZE, help="Replace a process that uses more memory, as 512M, when its jobs ended.")
+@click.option("--drain", is_flag=True, help="Work until nothing is due, then exit.")
+@click.option("--deadline", type=DURATION, help="With --drain: exit after so long, whatever is due.")
+@click.option("--reload", "reloads", is_flag=True, help="Start again when the code changes; for development.")
+@click.option("--health-port", type=PORT, help="Serve /live, /ready and /metrics on this port; 0: any free one.")
+@click.option("--metrics-port", type=PORT, help="Serve /metrics on this port; 0: any free one.")
+@click.option("--probe-host", default="0.0.0.0", show_default=True, help="Address for both.")  # noqa: S104
 @with_log
 def worker(
     begin_log: Callable[[], None],
     *,
     targets: tuple[str, ...],
-    concurrency: int | None,
-    processes: int,
+    names: tuple[str, ...],
+    setup: str | None,
     grace: float | None,
-    strict: bool,
+    deadline: float | None,
+    reloads: bool,
+    health_port: int | None,
+    metrics_port: int | None,
+    probe_host: str,
+    **options: Any,
 ) -> None:
-    """Run the handlers of queues, until SIGTERM or Ctrl-C.
-
-    MODULE:QUEUE names a Queue or AsyncQueue, or a list of them, in a module of yours; MODULE alone is every queue with
-    a handler in it. The current directory is importable. A queue brings its storage along, so there is no --url here:
-    let the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy, and take turns.
-
-    When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
-    back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
-    lapse.
-
-    \b
-    Examples:
-      pgjq worker shop.tasks:mail
-      pgjq worker shop.tasks:mail shop.tasks:orders --concurrency 20 --processes 4
-      pgjq worker shop.tasks --grace 5m --json
-    """  # noqa: D301
-    queues = find_queues(targets)
+    """Run the tasks and handlers of queues, until SIGTERM or Ctrl-C."""
+    if deadline is not None and not options["drain"]:
+        raise click.UsageError("--deadline is for --drain")
+    if reloads:
+        begin_log()
+        Reloader(Path.cwd()).run()
+        return
+    queues = find_queues(targets, setup=setup, names=names)
     begin_log()
-    with closing(queues[0].storage) as storage:
-        crew = _crew(queues, concurrency, processes, grace, strict=strict)
+    with closing(queues[0].storage):
+        worker = _make_worker(queues, grace, **options)
+        if health_port is not None or metrics_port is not None:
+            serve_worker(worker, health_port=health_port, metrics_port=metrics_port, host=probe_host)
         _check(queues[0])
-        if not storage.capabilities.processes:
-            logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
-        run(crew, _started(crew), f"stopping: running jobs have {duration(crew.grace)}, a second signal exits now")
+        _run(worker, deadline, grace)
+
+
+def _run(worker: Worker, deadline: float | None, grace: float | None) -> None:
+    if not worker.storage.capabilities.processes:
+        logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
+    stopping = f"stopping: running jobs have {duration(worker.grace)}, a second signal exits now"
+    if deadline is None:
+        run(worker, _started(worker), stopping)
+    else:
+        run_until(worker, _started(worker), stopping, deadline, grace)
 
 
 def _check(queue: Queue | AsyncQueue) -> None:
@@ -75,21 +126,15 @@ def _check(queue: Queue | AsyncQueue) -> None:
         raise Refusal(f"{error} (look at the storage that queue {queue.name} is made with)") from error
 
 
-def _crew(
-    queues: Sequence[Queue | AsyncQueue],
-    concurrency: int | None,
-    processes: int,
-    grace: float | None,
-    *,
-    strict: bool,
+def _make_worker(
+    queues: Sequence[Queue | AsyncQueue], grace: float | None, *, concurrency: int | None, **options: Any
 ) -> Worker:
     return Worker(
         *queues,
         concurrency=sum(queue.concurrency for queue in queues) if concurrency is None else concurrency,
-        processes=processes,
         grace=max(queue.grace for queue in queues) if grace is None else grace,
         lease_policy=_policy(queues),
-        strict=strict,
+        **options,
     )
 
 
@@ -98,17 +143,19 @@ def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
     first, *others = queues
     for queue in others:
         if queue.lease_policy != first.lease_policy:
-            raise Misuse(f"{first.name} and {queue.name} have different lease policies; run a worker for each")
+            raise CommandLineError(
+                f"{first.name} and {queue.name} have different lease policies; run a worker for each"
+            )
         if queue.storage is not first.storage:
-            raise Misuse(
+            raise CommandLineError(
                 f"{first.name} and {queue.name} have a storage each; make one for both, or run a worker for each"
             )
     return first.lease_policy
 
 
-def _started(crew: Worker) -> str:
-    names = ", ".join(queue.name for queue in crew.queues)
-    where = f"serves {names} on {kind_of(crew.storage)}"
-    if crew.processes > 1:
-        return f"worker {where}: {crew.processes} processes with {many(crew.concurrency)} each"
-    return f"worker {crew.queues[0].worker_id} {where}: {many(crew.concurrency)} at a time"
+def _started(worker: Worker) -> str:
+    names = ", ".join(queue.name for queue in worker.queues)
+    where = f"serves {names} on {kind_of(worker.storage)}"
+    if worker.processes > 1:
+        return f"worker {where}: {worker.processes} processes with {many(worker.concurrency)} each"
+    return f"worker {worker.queues[0].worker_id} {where}: {many(worker.concurrency)} at a time"

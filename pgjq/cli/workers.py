@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pgjq.cli.storage import with_client
+from pgjq.cli.open_storage import with_client
 
 if TYPE_CHECKING:
     from pgjq.cli.output import Columns, Output

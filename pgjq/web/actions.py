@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import RedirectResponse, Response
 
 from pgjq.errors import JobNotFoundError, PolicyError, QueueNotFoundError, ValidationError
-from pgjq.web.query import given, link, search_of
+from pgjq.web.query import changes_of, given, link, search_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 MOST: Final = 10_000
 BATCH: Final = 500
 SECONDS: Final = 20.0
-BULK: Final = ("retry", "cancel", "delete")
+BULK: Final = ("retry", "cancel", "release", "delete")
 # The states in which an action on many jobs changes a job.
 TAKEN: Final = {
     "retry": ("failed", "cancelled"),
     "cancel": ("queued", "failing"),
+    "release": ("processing",),
     "delete": ("queued", "failing", "completed", "failed", "cancelled"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class ActingVisitor:
     """A visitor who acts."""
 
     web: Web
@@ -66,19 +67,21 @@ class Acting:
         return count
 
 
-def _acting(web: Web, request: Request, visitor: Visitor) -> Acting:
-    return Acting(web, visitor, request.client.host if request.client else "unknown")
+def _acting(web: Web, request: Request, visitor: Visitor) -> ActingVisitor:
+    return ActingVisitor(web, visitor, request.client.host if request.client else "unknown")
 
 
 async def act_on_job(web: Web, request: Request, visitor: Visitor, form: dict[str, str]) -> Response:
-    """Retry, cancel or delete one job."""
+    """Retry, cancel, release, reschedule or delete one job."""
     action, queue, job_id = form.get("action", ""), form.get("queue", ""), form.get("id", "")
     acting = _acting(web, request, visitor)
-    await acting.check(action, ("retry", "cancel", "delete"))
+    await acting.check(action, tuple(ON_A_JOB))
     if await web.inspection.status(queue, job_id) is None:
         raise JobNotFoundError(f"there is no job {job_id!r} in queue {queue!r}")
-    do = {"retry": _retry, "cancel": _cancel, "delete": _delete}[action]
-    count = await acting.act(action, queue, [job_id], lambda: do(web, queue, job_id))
+    do = partial(ON_A_JOB[action], web, queue, job_id)
+    if action == "reschedule":
+        do = partial(do, **changes_of(form))
+    count = await acting.act(action, queue, [job_id], do)
     here = link("queue", name=queue) if action == "delete" else link("job", queue=queue, id=job_id)
     return _back(here, action, count)
 
@@ -98,6 +101,26 @@ async def _delete(web: Web, queue: str, job_id: str) -> int:
     if not await web.client.delete_job(queue, job_id):
         raise PolicyError(f"job {job_id!r} is running, or is not there any more")
     return 1
+
+
+async def _release(web: Web, queue: str, job_id: str) -> int:
+    if not await web.client.release(queue, job_id):
+        raise PolicyError(f"job {job_id!r} is not running any more")
+    return 1
+
+
+async def _reschedule(web: Web, queue: str, job_id: str, **changes: Any) -> int:
+    await web.client.reschedule(queue, job_id, **changes)
+    return 1
+
+
+ON_A_JOB: Final[dict[str, Callable[..., Awaitable[int]]]] = {
+    "retry": _retry,
+    "cancel": _cancel,
+    "release": _release,
+    "reschedule": _reschedule,
+    "delete": _delete,
+}
 
 
 async def act_on_queue(web: Web, request: Request, visitor: Visitor, form: dict[str, str]) -> Response:
@@ -121,7 +144,7 @@ async def act_on_schedule(web: Web, request: Request, visitor: Visitor, form: di
     """Pause, resume or run a schedule."""
     action, name = form.get("action", ""), form.get("name", "")
     methods = {"pause": "pause_schedule", "resume": "resume_schedule", "run": "trigger_schedule"}
-    if not web.features.schedules or action not in methods:
+    if not web.has_definitions or action not in methods:
         raise ValidationError(f"there is no action {action!r} for schedules")
     acting = _acting(web, request, visitor)
     await acting.check("schedule", ("schedule",))
@@ -144,32 +167,36 @@ async def act_on_many(web: Web, request: Request, visitor: Visitor, form: dict[s
     if wanted.created_before is None:
         raise ValidationError("a form for many jobs says when its preview was made; open the preview again")
     done = 0
-    async for batch in matching(web, wanted, action, time.monotonic() + SECONDS):
+    async for batch, _ in matching(web, wanted, action, time.monotonic() + SECONDS):
         done += await _act_on_batch(acting, action, batch)
     return _back(link("jobs", **{name: filled[name] for name in filled if name != "older"}), action, done)
 
 
-async def matching(web: Web, wanted: JobSearch, action: str, until: float) -> AsyncGenerator[list[FoundJob]]:
-    """Yield batches of jobs that match a filter and that an action may change, `MOST` jobs at the most."""
+async def matching(
+    web: Web, wanted: JobSearch, action: str, until: float
+) -> AsyncGenerator[tuple[list[FoundJob], bool]]:
+    """Yield batches of jobs that match a filter and that an action may change, and whether that was all.
+
+    It yields `MOST` jobs at the most, and none after the time `until`, except for the first batch.
+    """
     after: str | None = None
     total = 0
-    while total < MOST and time.monotonic() < until:
+    while total < MOST and (after is None or time.monotonic() < until):
         page = await web.inspection.search(wanted, after, min(BATCH, MOST - total))
         batch = [job for job in page.jobs if job.status.state in TAKEN[action]]
         total += len(batch)
-        if batch:
-            yield batch
         after = page.next
+        yield batch, after is None
         if after is None:
             return
 
 
-async def _act_on_batch(acting: Acting, action: str, batch: list[FoundJob]) -> int:
+async def _act_on_batch(acting: ActingVisitor, action: str, batch: list[FoundJob]) -> int:
     by_queue: defaultdict[str, list[str]] = defaultdict(list)
     for job in batch:
         by_queue[job.status.queue].append(job.status.id)
     ops = acting.web.client.storage.operations("async")
-    do = {"retry": ops.retry_many, "cancel": ops.cancel_many, "delete": ops.delete}[action]
+    do = {"retry": ops.retry_many, "cancel": ops.cancel_many, "release": ops.release, "delete": ops.delete}[action]
     done = 0
     for queue, ids in by_queue.items():
         done += await acting.act(action, queue, ids, partial(do, queue, ids))

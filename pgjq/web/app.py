@@ -1,6 +1,6 @@
-"""The application: routes, who gets in, errors as pages, and headers that keep browsers strict.
+"""The application: routes, who gets in, and errors as pages.
 
-All pages are at one level, and links are relative, so that the application works under any prefix.
+All pages are at one level, and links are relative: the application works under any prefix.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl, urlencode
 
 import jinja2
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -30,18 +29,17 @@ from pgjq.errors import (
     UnsupportedError,
     ValidationError,
 )
+from pgjq.generic_inspection import inspection_of
 from pgjq.web import actions, live, pages
 from pgjq.web.access import Access, Visitor, limited
-from pgjq.web.features import features_of
-from pgjq.web.inspection import inspection_of
-from pgjq.web.query import link
-from pgjq.web.wording import FILTERS
+from pgjq.web.formatting import FILTERS
+from pgjq.web.headers import StrictHeaders
+from pgjq.web.query import check_texts, link
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pgjq.storage.base import Storage
     from pgjq.storage.inspection import Rights
@@ -53,19 +51,6 @@ STATIC: Final = {path.name: path.read_bytes() for path in (HERE / "static").iter
 VERSION: Final = hashlib.sha256(b"".join(STATIC.values())).hexdigest()[:12]
 LARGEST_FORM: Final = 65_536
 RIGHTS_SECONDS: Final = 30.0
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
-    " base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS: Final = {
-    "content-security-policy": POLICY,
-    "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
 STATUSES: Final[Mapping[type[PgjqError], int]] = {
     QueueNotFoundError: 404,
     JobNotFoundError: 404,
@@ -83,7 +68,7 @@ class Web:
     def __init__(self, storage: Storage, auth: Auth | None, *, read_only: bool, hide_payloads: bool) -> None:
         self.client = AsyncClient(storage)
         self.inspection = inspection_of(storage)
-        self.features = features_of(storage)
+        self.has_definitions = storage.capabilities.definitions
         self.access = Access(auth)
         self._read_only = read_only
         self._hide_payloads = hide_payloads
@@ -96,7 +81,7 @@ class Web:
         shared: dict[str, Any] = {
             "link": link,
             "version": VERSION,
-            "features": self.features,
+            "has_definitions": self.has_definitions,
             "storage": type(storage).__name__.lstrip("_"),
         }
         self._templates.globals.update(shared)
@@ -144,6 +129,7 @@ class Web:
                 return self.login_page(relative(request))
             visitor = self.limited(visitor)
             try:
+                check_texts(request.query_params.values())
                 response = await handler(self, request, visitor)
             except PgjqError as error:
                 response = await self._error_page(error, visitor, request)
@@ -196,8 +182,7 @@ class Web:
 
 async def login(web: Web, request: Request) -> Response:
     """Start a session with the token of the form."""
-    form = await form_of(request)
-    target = checked_target(form.get("next", ""))
+    target = checked_target((form := await form_of(request)).get("next", ""))
     is_ours = request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
     if not is_ours or not web.access.is_token(form.get("token", "").strip()):
         return web.login_page(target, wrong=True)
@@ -211,8 +196,9 @@ async def show_login(web: Web, request: Request) -> Response:
     return web.login_page(checked_target(request.query_params.get("next", "")))
 
 
-async def logout(web: Web, request: Request) -> Response:
+async def logout(web: Web, request: Request, visitor: Visitor, form: dict[str, str]) -> Response:
     """End the session."""
+    del visitor, form
     response = RedirectResponse("./", 303)
     web.access.forget(request, response)
     return response
@@ -223,25 +209,11 @@ async def static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         return Response(status_code=404)
-    kind = KINDS[Path(name).suffix]
-    return Response(STATIC[name], media_type=kind, headers={"cache-control": "public, max-age=31536000, immutable"})
-
-
-class StrictHeaders:
-    """Adds the headers that keep browsers strict to every response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+    return Response(
+        STATIC[name],
+        media_type=KINDS[Path(name).suffix],
+        headers={"cache-control": "public, max-age=31536000, immutable"},
+    )
 
 
 def make_app(storage: Storage, *, auth: Auth | None, read_only: bool, hide_payloads: bool) -> Starlette:
@@ -250,7 +222,10 @@ def make_app(storage: Storage, *, auth: Auth | None, read_only: bool, hide_paylo
 
     def bound(handler: Callable[..., Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return await handler(web, request)
+            try:
+                return await handler(web, request)
+            except ValidationError:
+                return web.login_page("./", wrong=True)
 
         return answer
 
@@ -263,17 +238,12 @@ def make_app(storage: Storage, *, auth: Auth | None, read_only: bool, hide_paylo
     routes = [
         *(Route(path, web.page(handler), methods=["GET"]) for path, handler in shown.items()),
         *(Route(path, web.action(handler), methods=["POST"]) for path, handler in actions.ACTIONS.items()),
-        Route("/logout", web.action(_logout), methods=["POST"]),
+        Route("/logout", web.action(logout), methods=["POST"]),
         Route("/login", bound(show_login), methods=["GET"]),
         Route("/login", bound(login), methods=["POST"]),
         Route("/static/{name}", static, methods=["GET"]),
     ]
     return Starlette(routes=routes, middleware=[Middleware(StrictHeaders)], lifespan=lifespan)
-
-
-async def _logout(web: Web, request: Request, visitor: Visitor, form: dict[str, str]) -> Response:
-    del visitor, form
-    return await logout(web, request)
 
 
 async def form_of(request: Request) -> dict[str, str]:
@@ -284,9 +254,11 @@ async def form_of(request: Request) -> dict[str, str]:
         if len(body) > LARGEST_FORM:
             raise ValidationError("the form is too large")
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError as error:
         raise ValidationError("the form cannot be read") from error
+    check_texts(form.values())
+    return form
 
 
 def relative(request: Request) -> str:

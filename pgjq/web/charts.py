@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from pgjq.web.wording import NOTHING, duration
+from pgjq.web.formatting import NOTHING, duration
+from pgjq.web.query import link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 WIDE: Final = 600.0
 HIGH: Final = 100.0
 _RULE: Final = Markup('<line class="rule" x1="0" x2="600" y1="{0}" y2="{0}"/>')
-_TIP: Final = Markup('<rect class="tip" x="{}" width="{}" y="0" height="100"><title>{} UTC: {}</title></rect>')
+# The legend leads to the same jobs, so the keyboard need not stop at each minute.
+_TIP: Final = Markup(
+    '<a href="{}" tabindex="-1"><rect class="tip" x="{}" width="{}" y="0" height="100"><title>{} UTC: {}</title></rect>'
+    "</a>"
+)
 _STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -37,23 +42,23 @@ class Chart:
     middle: str
     latest: str
     is_empty: bool
-    keys: Sequence[tuple[str, str]] = ()
+    keys: Sequence[tuple[str, str, str]] = ()
 
 
-def charts_of(minutes: Sequence[Minute], span: int, now: datetime | None = None) -> list[Chart]:
-    """Return the charts of the last `span` minutes."""
+def charts_of(minutes: Sequence[Minute], span: int, queue: str | None, now: datetime | None = None) -> list[Chart]:
+    """Return the charts of the last `span` minutes; each minute leads to the jobs that ended in it."""
     end = (now or datetime.now(UTC)).replace(second=0, microsecond=0)
     known = {minute.at.astimezone(UTC): minute for minute in minutes}
     slots = [known.get(end - timedelta(minutes=back)) for back in range(span, 0, -1)]
     return [
-        _throughput(slots, end),
-        _line("Wait before the last start, typical", [m and m.waited for m in slots], end),
-        _line("Run time, typical", [m and m.ran for m in slots], end),
-        _line("Age of the oldest ready job", [m and m.oldest for m in slots], end),
+        _throughput(slots, end, queue),
+        _line("Wait before the last start, typical", [m and m.waited for m in slots], end, queue),
+        _line("Run time, typical", [m and m.ran for m in slots], end, queue),
+        _line("Age of the oldest ready job", [m and m.oldest for m in slots], end, queue),
     ]
 
 
-def _throughput(slots: Sequence[Minute | None], end: datetime) -> Chart:
+def _throughput(slots: Sequence[Minute | None], end: datetime, queue: str | None) -> Chart:
     stacks = [[float(getattr(m, state)) if m else 0.0 for m in slots] for state in ("completed", "failed", "cancelled")]
     sums = [sum(column) for column in zip(*stacks, strict=True)]
     top = nice_ceiling(max(sums, default=0.0))
@@ -62,8 +67,12 @@ def _throughput(slots: Sequence[Minute | None], end: datetime) -> Chart:
     )
     texts = [f"{m.completed:,} completed, {m.failed:,} failed, {m.cancelled:,} cancelled" if m else "" for m in slots]
     latest = next((total for total, m in zip(reversed(sums), reversed(slots), strict=True) if m), None)
-    keys = (("c2", "completed"), ("c6", "failed"), ("c7", "cancelled"))
-    drawn = _chart("Jobs ended per minute", shapes, texts, end=end, ends=(top, latest), label=_plain)
+    since = f"{len(slots)}m"
+    keys = [
+        (css, state, link("jobs", queue=queue, state=state, ended_after=since))
+        for css, state in (("c2", "completed"), ("c6", "failed"), ("c7", "cancelled"))
+    ]
+    drawn = _chart("Jobs ended per minute", shapes, texts, end=end, ends=(top, latest), label=_plain, queue=queue)
     return replace(drawn, keys=keys)
 
 
@@ -79,12 +88,12 @@ def _bar(number: int, values: Sequence[float], slots: int, top: float) -> Markup
     return drawn
 
 
-def _line(title: str, values: Sequence[float | None], end: datetime) -> Chart:
+def _line(title: str, values: Sequence[float | None], end: datetime, queue: str | None) -> Chart:
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
     shapes = Markup().join(_stretch(run, len(values), top) for run in _stretches(values))
     texts = ["" if value is None else duration(value) for value in values]
     latest = next((value for value in reversed(values) if value is not None), None)
-    return _chart(title, shapes, texts, end=end, ends=(top, latest), label=duration)
+    return _chart(title, shapes, texts, end=end, ends=(top, latest), label=duration, queue=queue)
 
 
 def _stretch(run: Sequence[tuple[int, float]], slots: int, top: float) -> Markup:
@@ -115,10 +124,11 @@ def _chart(
     end: datetime,
     ends: tuple[float, float | None],
     label: Callable[[float], str],
+    queue: str | None,
 ) -> Chart:
     top, latest = ends
     rules = Markup().join(_RULE.format(y) for y in (0, 50, 100))
-    tips = Markup().join(_tip(number, text, len(texts), end) for number, text in enumerate(texts) if text)
+    tips = Markup().join(_tip(number, text, len(texts), end, queue) for number, text in enumerate(texts) if text)
     svg = Markup(
         '<svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label="{}">{}{}{}</svg>'
     ).format(title, rules, shapes, tips)
@@ -126,9 +136,11 @@ def _chart(
     return Chart(title, svg, label(top), label(top / 2), now, not any(texts))
 
 
-def _tip(number: int, text: str, slots: int, end: datetime) -> Markup:
+def _tip(number: int, text: str, slots: int, end: datetime, queue: str | None) -> Markup:
     at = end - timedelta(minutes=slots - number)
-    return _TIP.format(f"{number * WIDE / slots:.2f}", f"{WIDE / slots:.2f}", f"{at:%H:%M}", text)
+    until = at + timedelta(minutes=1)
+    target = link("jobs", queue=queue, ended_after=at.isoformat(), ended_before=until.isoformat())
+    return _TIP.format(target, f"{number * WIDE / slots:.2f}", f"{WIDE / slots:.2f}", f"{at:%H:%M}", text)
 
 
 def nice_ceiling(value: float) -> float:

@@ -7,15 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from pgjq.doctor import examine
+from pgjq.doctor.failure_groups import groups_of
 from pgjq.errors import JobNotFoundError, QueueNotFoundError, UnsupportedError, ValidationError
 from pgjq.job import STATES
 from pgjq.storage.inspection import JobSearch
 from pgjq.web import actions
 from pgjq.web.charts import charts_of
-from pgjq.web.failures import groups_of
+from pgjq.web.findings import findings
+from pgjq.web.formatting import SHOWN_BYTES, readable
 from pgjq.web.query import FIELDS, given, is_empty, search_of
-from pgjq.web.trouble import findings
-from pgjq.web.wording import SHOWN_BYTES, readable
+from pgjq.web.timeline import are_left_out, timeline_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,10 +35,12 @@ WORKERS: Final = 200
 TROUBLES: Final = 50
 FAILURES: Final = 500
 MINUTES: Final = 60
-PREVIEW_SECONDS: Final = 0.5
+PREVIEW_SECONDS: Final = 0.08
 _DONE: Final = {
     "retry": "queued again",
     "cancel": "cancelled, or asked to stop",
+    "release": "taken away from workers and queued again",
+    "reschedule": "changed",
     "delete": "deleted",
     "redrive": "sent back to where they came from",
 }
@@ -58,7 +62,7 @@ async def overview(web: Web, request: Request, visitor: Visitor) -> Response:
         workers=workers,
         served=_served(workers),
         findings=findings(queues, workers, stalled, blocked),
-        charts=charts_of(await read.minutes(None, MINUTES), MINUTES),
+        charts=charts_of(await read.minutes(None, MINUTES), MINUTES, None),
         name=name or "",
     )
 
@@ -82,7 +86,7 @@ async def queue(web: Web, request: Request, visitor: Visitor) -> Response:
         workers=workers,
         blocked=blocked,
         findings=findings(found, workers, stalled, blocked),
-        charts=charts_of(await web.inspection.minutes(name, span), span),
+        charts=charts_of(await web.inspection.minutes(name, span), span, name),
         span=span,
         jobs=(await web.inspection.search(JobSearch(queue=name), None, 10)).jobs,
     )
@@ -115,10 +119,10 @@ async def bulk(web: Web, request: Request, visitor: Visitor) -> Response:
         raise ValidationError("say which jobs: a queue, a state, a key, an error or an age")
     made_at = wanted.created_before or datetime.now(UTC)
     found: list[FoundJob] = []
-    until = time.monotonic() + PREVIEW_SECONDS
-    async for batch in actions.matching(web, replace(wanted, created_before=made_at), action, until):
-        found += batch
-    is_part = time.monotonic() >= until or len(found) >= actions.MOST
+    is_part = True
+    wanted, until = replace(wanted, created_before=made_at), time.monotonic() + PREVIEW_SECONDS
+    async for batch, is_all in actions.matching(web, wanted, action, until):
+        found, is_part = [*found, *batch], not is_all
     return await web.render(
         "bulk.html", visitor, request, action=action, filled={**filled, "older": made_at.isoformat()}, found=found,
         is_part=is_part, most=actions.MOST, asked=filled,
@@ -133,19 +137,19 @@ async def job(web: Web, request: Request, visitor: Visitor) -> Response:
         raise JobNotFoundError(f"there is no job {job_id!r} in queue {name!r}; its record may have been pruned")
     may_read = visitor.may_read_content and (await web.rights()).content
     content = await web.inspection.content(name, job_id, SHOWN_BYTES) if may_read else None
-    client: Any = web.client  # It may have no attempts yet.
-    attempts = await client.get_attempts(name, job_id) if web.features.attempts else None
+    attempts = await web.inspection.attempts(name, job_id)
     return await web.render(
         "job.html",
         visitor,
         request,
         job=status,
-        attempts=attempts,
+        are_left_out=are_left_out(attempts),
         may_read=may_read,
         payload=readable(content.payload, content.payload_size) if content else None,
         checkpoint=readable(content.checkpoint, content.checkpoint_size) if content and content.checkpoint else None,
         result=readable(status.result) if may_read and status.result is not None else None,
-        steps=_steps(status),
+        steps=timeline_of(status, attempts),
+        dead_letter=getattr(await _definition(web, name), "dead_letter", None) if status.state == "failed" else None,
     )
 
 
@@ -176,10 +180,17 @@ async def workers(web: Web, request: Request, visitor: Visitor) -> Response:
 
 async def schedules(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show the schedules, where the storage has them."""
-    if not web.features.schedules:
+    if not web.has_definitions:
         raise UnsupportedError("this storage has no schedules")
     client: Any = web.client
     return await web.render("schedules.html", visitor, request, schedules=await client.get_schedules())
+
+
+async def doctor(web: Web, request: Request, visitor: Visitor) -> Response:
+    """Show the findings of the doctor."""
+    found = await examine(web.client.storage)
+    troubles = sorted((f for f in found if f.level != "ok"), key=lambda f: f.level != "error")
+    return await web.render("doctor.html", visitor, request, found=found, troubles=troubles)
 
 
 async def audit(web: Web, request: Request, visitor: Visitor) -> Response:
@@ -219,21 +230,7 @@ def _served(workers: Any) -> dict[str, int]:
 
 
 async def _definition(web: Web, name: str) -> Any:
-    return await web.client.get_queue(name) if web.features.definitions else None
-
-
-def _steps(status: Any) -> list[tuple[str, Any, str]]:
-    """Return what happened to a job, and what will."""
-    found = [("enqueued", status.created_at, "")]
-    if status.run_at and status.state in ("queued", "failing"):
-        found.append(("runs at", status.run_at, "again" if status.state == "failing" else ""))
-    if status.started_at:
-        found.append(("last started", status.started_at, f"attempt {status.attempts} of {status.max_attempts}"))
-    if status.state == "processing" and status.locked_until:
-        found.append(("lease ends", status.locked_until, "unless the worker renews it"))
-    if status.finished_at:
-        found.append((status.state, status.finished_at, ""))
-    return sorted(found, key=lambda step: step[1])
+    return await web.client.get_queue(name) if web.has_definitions else None
 
 
 PAGES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
@@ -245,5 +242,6 @@ PAGES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
     "/failures": failures,
     "/workers": workers,
     "/schedules": schedules,
+    "/doctor": doctor,
     "/audit": audit,
 }

@@ -13,9 +13,21 @@ from pgjq.job import STATES
 from pgjq.storage.inspection import JobSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-FIELDS: Final = ("queue", "state", "task", "id", "key", "worker", "error", "older", "newer")
+FIELDS: Final = (
+    "queue",
+    "state",
+    "task",
+    "id",
+    "key",
+    "worker",
+    "error",
+    "older",
+    "newer",
+    "ended_after",
+    "ended_before",
+)
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 LONGEST: Final = 10_000 * 86400
@@ -42,7 +54,32 @@ def search_of(filled: Mapping[str, str], now: datetime | None = None) -> JobSear
         error=filled.get("error"),
         created_before=_moment(filled["older"], now) if "older" in filled else None,
         created_after=_moment(filled["newer"], now) if "newer" in filled else None,
+        ended_before=_moment(filled["ended_before"], now) if "ended_before" in filled else None,
+        ended_after=_moment(filled["ended_after"], now) if "ended_after" in filled else None,
     )
+
+
+def check_texts(values: Iterable[str]) -> None:
+    """Refuse a character that PostgreSQL cannot store in a text."""
+    if any("\0" in value for value in values):
+        raise ValidationError("a text must not contain a NUL character")
+
+
+def changes_of(form: Mapping[str, str], now: datetime | None = None) -> dict[str, Any]:
+    """Read the fields that change a waiting job; an empty one changes nothing.
+
+    `run_at` is `now`, a duration from now such as `15m`, or a time in ISO 8601, in UTC unless it says otherwise.
+    """
+    run_at, priority = form.get("run_at", "").strip(), form.get("priority", "").strip()
+    changes: dict[str, Any] = {}
+    if run_at:
+        changes["run_at"] = _coming(run_at, now or datetime.now(UTC))
+    if priority:
+        try:
+            changes["priority"] = int(priority)
+        except ValueError as error:
+            raise ValidationError(f"priority must be a whole number, not {priority!r}") from error
+    return changes
 
 
 def is_empty(wanted: JobSearch) -> bool:
@@ -57,10 +94,23 @@ def link(path: str, /, **params: Any) -> str:
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    if (found := _AGE.fullmatch(text.strip())) is not None:
-        return now - timedelta(seconds=min(float(found[1]) * _SECONDS[found[2]], LONGEST))
+    return _time(text) if (age := _seconds(text)) is None else now - age
+
+
+def _coming(text: str, now: datetime) -> datetime:
+    if text.lower() == "now":
+        return now
+    return _time(text) if (delay := _seconds(text)) is None else now + delay
+
+
+def _seconds(text: str) -> timedelta | None:
+    found = _AGE.fullmatch(text.strip())
+    return None if found is None else timedelta(seconds=min(float(found[1]) * _SECONDS[found[2]], LONGEST))
+
+
+def _time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise ValidationError(f"an age is written 90s, 15m, 2h, 7d or as a time, not {text!r}") from error
+        raise ValidationError(f"an age or delay is written 90s, 15m, 2h, 7d or as a time, not {text!r}") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

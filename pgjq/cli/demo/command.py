@@ -13,18 +13,18 @@ from pgjq.blocking import drive
 from pgjq.cli.demo.arguments import Assignment
 from pgjq.cli.demo.checks import look, table
 from pgjq.cli.demo.screen import Bar
-from pgjq.cli.demo.storage import open_place, place
+from pgjq.cli.demo.storage import open_demo_storage, place
 from pgjq.cli.demo.worker_processes import (
     SECONDS,
     WorkerProcess,
     WorkerThreads,
     count_held,
-    crew,
-    kill_while_it_holds_jobs,
+    kill_with_jobs_in_flight,
+    started_workers,
     threads,
 )
-from pgjq.cli.exit import leaving_in_order
-from pgjq.cli.storage import with_output
+from pgjq.cli.open_storage import with_output
+from pgjq.cli.signal_cleanup import clean_exit
 from pgjq.client import Client
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def demo(output: Output, *, jobs: int, url: str | None) -> None:
     console = Console(highlight=False, stderr=output.as_json)
     fate = "and one of them is killed on the way" if url is None or not url.startswith("memory:") else "as threads"
     console.print(f"[bold]pgjq demo[/]: {jobs:,} jobs, two workers, {fate}.\n")
-    with leaving_in_order(), place(url, console) as name, Client(open_place(name)) as client:
+    with clean_exit(), place(url, console) as name, Client(open_demo_storage(name)) as client:
         demonstration = _Demo(output, console, client, name, jobs)
         try:
             demonstration.tell()
@@ -88,7 +88,11 @@ class _Demo:
     def tell(self) -> None:
         """Run all steps; a failed check is an error."""
         assignments = [self._assignment(1), self._assignment(2)]
-        with crew(assignments, self._place) if self._kills else threads(assignments, self._client.storage) as workers:
+        with (
+            started_workers(assignments, self._place)
+            if self._kills
+            else threads(assignments, self._client.storage) as workers
+        ):
             self._run(*workers)
         self._judge()
 
@@ -141,7 +145,7 @@ class _Demo:
         raise click.ClickException(f"no answer within {SECONDS:g} s")
 
     def _kill(self, victim: WorkerProcess, survivor: WorkerProcess | WorkerThreads, bar: Bar) -> None:
-        held = kill_while_it_holds_jobs(victim, self._client, self._queue)
+        held = kill_with_jobs_in_flight(victim, self._client, self._queue)
         begun = time.monotonic()
         self._say(f"[red]kill -9 {victim.pid}[/]: {victim.name} is gone, with {held} jobs in flight")
         bar.follow_until(lambda _: count_held(victim, self._client, self._queue) == 0, [survivor])

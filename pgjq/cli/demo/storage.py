@@ -7,8 +7,8 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from pgjq.cli.database import database, is_postgres
-from pgjq.cli.exit import SIGNALS
+from pgjq.cli.open_database import database, is_postgres
+from pgjq.cli.signal_cleanup import SIGNALS
 from pgjq.embedded import EmbeddedServer
 from pgjq.embedded_cluster import throwaway_directory
 from pgjq.migrate import migrate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 
-def open_place(name: str) -> Storage:
+def open_demo_storage(name: str) -> Storage:
     """Open the storage of the demo and its workers: a URL, or PostgreSQL's connection string."""
     return PostgresStorage(name) if is_postgres(name) else open_storage(name)
 
@@ -51,13 +51,13 @@ def place(url: str | None, console: Console) -> Generator[str]:
 @contextmanager
 def _throwaway() -> Generator[str]:
     with throwaway_directory("pgjq-demo-") as directory, ExitStack() as stack:
-        with _undisturbed():
+        with _signals_deferred():
             server = stack.enter_context(EmbeddedServer.start(directory))
         yield server.conninfo
 
 
 @contextmanager
-def _undisturbed() -> Generator[None]:
+def _signals_deferred() -> Generator[None]:
     """Defer signals, so that a server is either not started yet or known and stopped."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

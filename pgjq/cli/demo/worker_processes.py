@@ -59,7 +59,7 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
 
-    def dismiss(self) -> None:
+    def finish_and_stop(self) -> None:
         """Let the worker finish its jobs and stop."""
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -72,11 +72,11 @@ class WorkerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.dismiss()
+        self.finish_and_stop()
 
 
 @contextmanager
-def crew(assignments: list[Assignment], place: str) -> Generator[list[WorkerProcess]]:
+def started_workers(assignments: list[Assignment], place: str) -> Generator[list[WorkerProcess]]:
     """Start one process per assignment, and stop all of them afterwards."""
     with ExitStack() as stack:
         yield [stack.enter_context(WorkerProcess(assignment, place)) for assignment in assignments]
@@ -107,7 +107,7 @@ def threads(assignments: list[Assignment], storage: Storage) -> Generator[list[W
         yield [stack.enter_context(WorkerThreads(assignment, storage)) for assignment in assignments]
 
 
-def kill_while_it_holds_jobs(worker: WorkerProcess, client: Client, queue: str) -> int:
+def kill_with_jobs_in_flight(worker: WorkerProcess, client: Client, queue: str) -> int:
     """Kill a worker while it has in-flight runs, and return their number.
 
     A worker has in-flight runs most of the time, but not between two batches. So this freezes the worker, counts, and

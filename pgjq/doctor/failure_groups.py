@@ -7,12 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pgjq.doctor.finding import Finding
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from pgjq.storage.inspection import FoundJob
 
+NAMED: Final = 3
 _VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+|'[^']*'|\"[^\"]*\"")
 
 
@@ -52,9 +55,34 @@ def _add(group: Group, job: FoundJob) -> None:
     group.count += 1
     group.failing += status.state == "failing"
     group.queues[status.queue] += 1
-    if task := getattr(status, "task", None):
-        group.tasks[task] += 1
+    if status.task:
+        group.tasks[status.task] += 1
     at = status.finished_at or status.started_at
     if at is not None and (group.last_at is None or at > group.last_at):
         group.last, group.last_at = job, at
         group.message = status.error.message if status.error else ""
+
+
+def judge_failures(jobs: Iterable[FoundJob]) -> Iterator[Finding]:
+    """Judge jobs that failed lately or wait for another attempt: a group of them is a handler to mend."""
+    groups = groups_of(jobs)
+    for group in groups[:NAMED]:
+        if group.last is None:
+            continue
+        queue, job_id = group.last.status.queue, group.last.status.id
+        place = f" at {group.place}" if group.place else ""
+        jobs_text = "1 job" if group.count == 1 else f"{group.count:,} jobs"
+        again = f"; {group.failing:,} will be tried again" if group.failing else ""
+        yield Finding(
+            "failures",
+            "warning",
+            f"{jobs_text} of {', '.join(group.queues)} failed with {group.type}{place}: {group.message[:200]}{again}",
+            f"pgjq status {queue} {job_id} shows the traceback. Mend the handler and deploy it; then, for those that "
+            f"failed for good: pgjq jobs retry --queue {queue} --state failed",
+        )
+    if len(groups) > NAMED:
+        rest = sum(group.count for group in groups[NAMED:])
+        yield Finding("failures", "warning", f"{rest:,} jobs failed with {len(groups) - NAMED} other errors",
+                      "The page Failures of pgjq web, and the key f of pgjq top, group them.")  # fmt: skip
+    if not groups:
+        yield Finding("failures", "ok", "no job failed lately")

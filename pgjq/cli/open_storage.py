@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.database import database, is_postgres
+from pgjq.cli.open_database import database, is_postgres
 from pgjq.cli.output import Output
 from pgjq.client import Client
 from pgjq.errors import ValidationError
@@ -54,6 +54,11 @@ def kind_of(storage: Storage) -> str:
     return type(storage).__name__.lstrip("_")
 
 
+def with_address(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--url` and `--schema` to a command."""
+    return _URL(_SCHEMA(command))
+
+
 def with_storage(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--url` and `--schema` to a command, and pass the storage as first argument."""
 
@@ -62,7 +67,7 @@ def with_storage(command: Callable[..., None]) -> Callable[..., None]:
         with open_named(url, schema) as storage:
             command(storage, *args, **options)
 
-    return _URL(_SCHEMA(opening))
+    return with_address(opening)
 
 
 def with_output(command: Callable[..., None]) -> Callable[..., None]:

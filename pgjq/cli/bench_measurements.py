@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from pgjq.cli.storage import kind_of
+from pgjq.cli.open_storage import kind_of
 from pgjq.errors import PgjqError
 from pgjq.queue import Queue
 

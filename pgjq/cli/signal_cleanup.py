@@ -14,7 +14,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def leaving_in_order() -> Generator[None]:
+def clean_exit() -> Generator[None]:
     """Clean up on SIGTERM, or when the terminal closes, as after Ctrl-C.
 
     An exception that a signal raises is lost if it hits a finaliser, and the command continues; this remembers the

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pgjq.cli.completion import QUEUE_NAME, TASK_NAME
 from pgjq.cli.param_types import DURATION, MOMENT, TEXT_MAP
 from pgjq.declared_options import ENQUEUE_OPTIONS, QUEUE_CHANGES, QUEUE_OPTIONS, SHARED_OPTIONS
 from pgjq.job import STATES
@@ -65,12 +66,12 @@ JOB: Final = from_declared(ENQUEUE_OPTIONS)
 CHANGEABLE: Final = from_declared(QUEUE_CHANGES)
 QUEUE: Final = from_declared(QUEUE_OPTIONS)
 FILTER: Final = (
-    Setting("queue", str, "Jobs of this queue."),
+    Setting("queue", QUEUE_NAME, "Jobs of this queue."),
     Setting("state", click.Choice(STATES), "Jobs in this state."),
     Setting("created_before", MOMENT, "Jobs enqueued before then."),
     Setting("created_after", MOMENT, "Jobs enqueued after then."),
     Setting("singleton_key", str, "Jobs with this key."),
-    Setting("task", str, "Jobs of this task."),
+    Setting("task", TASK_NAME, "Jobs of this task."),
 )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pgjq.web.formatting import count, duration
 from pgjq.web.query import link
-from pgjq.web.wording import count, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pgjq.job import WorkerInfo
-    from pgjq.storage.inspection import BlockedKey, QueueGlance, Stalled
+    from pgjq.storage.inspection import BlockedKey, QueueOverview, Stalled
 
 MOST: Final = 8
 OLD: Final = 300.0  # Seconds that a ready job may wait before it is worth a line.
@@ -29,7 +29,7 @@ class Finding:
 
 
 def findings(
-    queues: Sequence[QueueGlance],
+    queues: Sequence[QueueOverview],
     workers: Sequence[WorkerInfo],
     stalled: Sequence[Stalled],
     blocked: Sequence[BlockedKey],
@@ -43,7 +43,7 @@ def findings(
     return sorted(found, key=lambda finding: finding.level != "error")
 
 
-def _of_queue(queue: QueueGlance, *, is_served: bool) -> Iterator[Finding]:
+def _of_queue(queue: QueueOverview, *, is_served: bool) -> Iterator[Finding]:
     here = link("queue", name=queue.name)
     waiting = f"{'about ' if queue.is_estimate else ''}{count(queue.about_ready)}"
     failing = queue.counted.failing if queue.counted else 0
@@ -61,7 +61,7 @@ def _of_queue(queue: QueueGlance, *, is_served: bool) -> Iterator[Finding]:
         yield Finding("warning", text, "Look at their errors.", link("jobs", queue=queue.name, state="failing"))
 
 
-def _dead_letters(queue: QueueGlance) -> Iterator[Finding]:
+def _dead_letters(queue: QueueOverview) -> Iterator[Finding]:
     if queue.ready:
         text = f"{count(queue.about_ready)} dead letters wait in {queue.name}"
         here = link("queue", name=queue.name)

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
-def several_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Escape each line of a text, such as a traceback."""
     return "\n".join(printable(line.expandtabs()) for line in text.splitlines())
 
@@ -91,7 +91,7 @@ def _sizes(stats: QueueStats) -> str:
 _SPECIAL: Final[dict[str, Callable[[Any], str]]] = {
     **dict.fromkeys(DURATIONS, duration),
     "result": readable,
-    "traceback": several_lines,
+    "traceback": escape_lines,
 }
 _WRITERS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
     (bool, lambda value: "yes" if value else "no"),

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pgjq.cli.text import document, one_line, printable, several_lines
+from pgjq.cli.formatting import document, escape_lines, one_line, printable
 from pgjq.errors import PgjqError
+from pgjq.logs import JobContextFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ class _Lines(logging.Formatter):
         self._debug = debug
 
     def format(self, record: logging.LogRecord) -> str:
-        message = one_line(record.getMessage()) if record.name == "pgjq" else several_lines(record.getMessage())
+        message = one_line(record.getMessage()) if record.name == "pgjq" else escape_lines(record.getMessage())
         facts = {name: printable(str(value)) for name, value in _extras(record).items()}
         more = [f"{name}={fact}" for name, fact in facts.items() if f"{name}=" not in message]
         line = " ".join([f"{_local(record)} {record.levelname.lower():<7}", message, *more])
@@ -54,7 +55,13 @@ class _Objects(_Lines):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat()
-        said = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage(), **_extras(record)}
+        said = {
+            "time": moment,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extras(record),
+        }
         trace = self.trace(record)
         return document({**said, "traceback": trace} if trace else said)
 
@@ -85,11 +92,12 @@ def _begin(level: str | None, *, as_json: bool, debug: bool) -> None:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(_Objects(debug=debug) if as_json else _Lines(debug=debug))
+    handler.addFilter(JobContextFilter())
     logging.basicConfig(level=(level or "info").upper(), handlers=[handler], force=True)
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _DEFAULTS}
+    return {name: value for name, value in vars(record).items() if name not in _DEFAULTS and value is not None}
 
 
 def _local(record: logging.LogRecord) -> str:
