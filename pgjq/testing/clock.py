@@ -7,17 +7,21 @@ single time function for all users of that database, and passes the time to the 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from pgjq.storage.postgres.conninfo import libpq_conninfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pgjq.storage.base import Storage
     from pgjq.storage.redis.storage import RedisStorage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,7 +35,32 @@ class Clock(Protocol):
         ...
 
 
-class ManualClock:
+class MovableClock(ABC):
+    """A clock that stands still until a test moves it."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """Return the time."""
+
+    @abstractmethod
+    def move_to(self, time: datetime) -> None:
+        """Set the clock, and wake workers that sleep until a time."""
+
+    def advance(
+        self,
+        seconds: float | timedelta = 0.0,
+        *,
+        minutes: float = 0.0,
+        hours: float = 0.0,
+        days: float = 0.0,
+        weeks: float = 0.0,
+    ) -> None:
+        """Move the clock forward, and wake workers that sleep until a time: `advance(hours=3)`."""
+        by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        self.move_to(self.now() + by + timedelta(minutes=minutes, hours=hours, days=days, weeks=weeks))
+
+
+class ManualClock(MovableClock):
     """The `clock` of a MemoryStorage or FileStorage; moving it wakes their sleeping workers."""
 
     def __init__(self, start: datetime = START) -> None:
@@ -43,10 +72,14 @@ class ManualClock:
         """Return the time."""
         return self._now
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward, and wake workers that sleep until a time."""
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._now
+
+    def move_to(self, time: datetime) -> None:
+        """Set the clock, and wake workers that sleep until a time."""
         with self._lock:
-            self._now += timedelta(seconds=seconds)
+            self._now = time
             subscribers = tuple(self._subscribers)
         for moved in subscribers:
             moved()
@@ -62,7 +95,7 @@ class ManualClock:
             self._subscribers.remove(moved)
 
 
-class PostgresClock:
+class PostgresClock(MovableClock):
     """The clock of one schema in one database, stopped for all processes until `restore`.
 
     Moving it wakes the sleeping workers of all processes.
@@ -73,14 +106,20 @@ class PostgresClock:
         self._schema = schema
         self._now = start
         self._replace(sql.Literal(start))
+        _postgres_clocks[_place(self._conninfo, schema)] = self
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward, and wake workers that sleep until a time."""
-        self._now += timedelta(seconds=seconds)
-        self._replace(sql.Literal(self._now))
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._now
+
+    def move_to(self, time: datetime) -> None:
+        """Set the clock, and wake workers that sleep until a time."""
+        self._now = time
+        self._replace(sql.Literal(time))
 
     def restore(self) -> None:
         """Use the server's clock again."""
+        _postgres_clocks.pop(_place(self._conninfo, self._schema), None)
         self._replace(sql.SQL("statement_timestamp()"))
 
     def _replace(self, value: sql.Composable) -> None:
@@ -95,7 +134,7 @@ class PostgresClock:
         return sql.Identifier(self._schema, name)
 
 
-class RedisClock:
+class RedisClock(MovableClock):
     """The clock of one `RedisStorage` object, stopped for that object until `restore`.
 
     Moving it wakes the workers that sleep on that object.
@@ -103,14 +142,43 @@ class RedisClock:
 
     def __init__(self, storage: RedisStorage, start: datetime = START) -> None:
         self._storage = storage
-        self._now = round(start.timestamp() * 1_000_000)
-        storage.move_clock(self._now)
+        self._now = start
+        storage.move_clock(_micros(start))
+        _redis_clocks[storage] = self
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward, and wake workers that sleep until a time."""
-        self._now += round(seconds * 1_000_000)
-        self._storage.move_clock(self._now)
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._now
+
+    def move_to(self, time: datetime) -> None:
+        """Set the clock, and wake workers that sleep until a time."""
+        self._now = time
+        self._storage.move_clock(_micros(time))
 
     def restore(self) -> None:
         """Use the server's clock again."""
+        _redis_clocks.pop(self._storage, None)
         self._storage.move_clock(None)
+
+
+_postgres_clocks: WeakValueDictionary[tuple[str | None, ...], PostgresClock] = WeakValueDictionary()
+_redis_clocks: WeakKeyDictionary[RedisStorage, RedisClock] = WeakKeyDictionary()
+
+
+def clock_of(storage: Storage) -> MovableClock | None:
+    """Return the clock that a test has given to a storage, or None if its time runs by itself."""
+    own = getattr(getattr(storage, "clock", None), "now", None)
+    if isinstance(own, MovableClock):
+        return own
+    if isinstance(conninfo := getattr(storage, "conninfo", None), str):
+        return _postgres_clocks.get(_place(conninfo, getattr(storage, "schema", "pgjq")))
+    return _redis_clocks.get(cast("RedisStorage", storage)) if hasattr(storage, "move_clock") else None
+
+
+def _place(conninfo: str, schema: str) -> tuple[str | None, ...]:
+    given = conninfo_to_dict(conninfo)
+    return (*(str(given.get(name, "")) for name in ("host", "port", "dbname")), schema)
+
+
+def _micros(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -18,7 +18,7 @@ UNCLAIMED = LeasePolicy()
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class JobHistory:
     """The history of a job. Times are seconds since the start of the simulation."""
 
     max_attempts: int
@@ -96,7 +96,7 @@ class Life:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldLease:
     """A lease that a worker believes to hold, until a time."""
 
     lease: Lease

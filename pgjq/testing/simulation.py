@@ -1,6 +1,6 @@
 """A deterministic simulation of the lease protocol, with the production code.
 
-One seed is one story: a few workers, a few jobs, and a clock that moves only when the story says so. Workers claim,
+One seed is one history: a few workers, a few jobs, and a clock that moves only when the history says so. Workers claim,
 renew, save checkpoints, finish, fail, release; they crash, and they freeze and continue with leases that may have
 expired; reapers with different `stale_age` sweep; a client cancels. Every reply, and every few steps the whole visible
 state, is compared with a chronicle, which is recorded from the replies alone:
@@ -13,9 +13,9 @@ state, is compared with a chronicle, which is recorded from the replies alone:
 * attempts, stalls, leases, checkpoints and worker records are those of the chronicle;
 * in the end a healthy worker starts, and every job that was ever enqueued has ended.
 
-The storage decides nothing at random, and the story draws everything from its seed: a failing seed always fails.
+The storage decides nothing at random, and the history draws everything from its seed: a failing seed always fails.
 
-    python -m pgjq.testing --stories 1000000
+    python -m pgjq.testing --histories 1000000
     python -m pgjq.testing --seed 4711
 """
 
@@ -33,7 +33,7 @@ from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
-from pgjq.testing.job_history import Held, Life
+from pgjq.testing.job_history import HeldLease, JobHistory
 from pgjq.testing.simulation_choices import JOBS, OUTCOMES, POLICIES, SUBMISSIONS, WORKERS
 from pgjq.worker.run import MARGIN
 
@@ -50,7 +50,7 @@ OFTEN = 3
 
 
 @dataclass(eq=False)
-class Story:
+class Simulation:
     """One seed, played on one storage. `trace` has the replies, the same on every storage."""
 
     seed: int
@@ -63,8 +63,8 @@ class Story:
         self.chance = random.Random(self.seed)  # noqa: S311
         self.ops = self.storage.operations("sync")
         self.now = 0.0
-        self.lives: dict[str, Life] = {}
-        self.in_flight: dict[str, list[Held]] = {worker: [] for worker in WORKERS}
+        self.lives: dict[str, JobHistory] = {}
+        self.in_flight: dict[str, list[HeldLease]] = {worker: [] for worker in WORKERS}
         self.frozen: set[str] = set()
         self.weights: dict[Callable[[], None], int] = {
             self.enqueue: 4,
@@ -74,14 +74,14 @@ class Story:
             self.save: 2,
             self.crash: 2,
             self.freeze: 3,
-            self.thaw: 3,
+            self.unfreeze: 3,
             self.reap: 7,
             self.cancel: 2,
             self.wait: 9,
         }
 
     def play(self) -> list[Any]:
-        """Play the story to its end, and return the replies."""
+        """Play the history to its end, and return the replies."""
         self.enqueue()
         self.enqueue()
         for step in self.chance.choices(list(self.weights), list(self.weights.values()), k=STEPS):
@@ -90,11 +90,11 @@ class Story:
         return self.trace
 
     def enqueue(self) -> None:
-        """Enqueue another job, if the story has room for it."""
+        """Enqueue another job, if the history has room for it."""
         if len(self.lives) < JOBS:
             job_id, chosen = str(len(self.lives)), self.chance.choice(SUBMISSIONS)
             drive(self.ops.enqueue(self.queue, [Submission(job_id, b"payload", chosen)]))
-            self.lives[job_id] = Life(chosen.max_attempts or 0)
+            self.lives[job_id] = JobHistory(chosen.max_attempts or 0)
             self._note("enqueue", job_id)
 
     def claim(self) -> None:
@@ -110,7 +110,7 @@ class Story:
             assert life.state in ("queued", "failing"), f"{job.lease} was claimed, but is {life.state}"
             life.start(worker, policy, self.now)
             assert (job.lease.number, job.attempts, job.checkpoint) == (life.lease, life.attempts, life.checkpoint)
-            self.in_flight[worker].append(Held(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
+            self.in_flight[worker].append(HeldLease(job.lease, self._trust(job.lease_seconds), job.lease_seconds))
         self._note("claim", worker, [(j.lease.id, j.lease.number, j.attempts, j.checkpoint) for j in claimed])
         return claimed
 
@@ -175,7 +175,7 @@ class Story:
         """Freeze a worker: it keeps its leases and does nothing."""
         self.frozen.add(self.chance.choice(WORKERS))
 
-    def thaw(self) -> None:
+    def unfreeze(self) -> None:
         """Unfreeze a worker, which continues with the leases it believes to hold."""
         if self.frozen:
             self.frozen.discard(self.chance.choice(sorted(self.frozen)))
@@ -234,7 +234,7 @@ class Story:
         for status in found:
             self._check_one(status, self.lives[status.id])
 
-    def _check_one(self, status: JobStatus, life: Life) -> None:
+    def _check_one(self, status: JobStatus, life: JobHistory) -> None:
         seen = (status.state, status.attempts, status.stalled, status.lease, status.stalled_on)
         assert seen == (life.state, life.attempts, life.stalled, life.lease, life.stalled_on), f"{status}, not {life}"
         if life.state == "processing":
@@ -273,7 +273,7 @@ def play(seed: int, memory: type[MemoryStorage] = MemoryStorage) -> list[Any]:
     """Play one seed in memory; an error names the seed."""
     clock = ManualClock()
     try:
-        return Story(seed, memory(clock=clock), clock).play()
+        return Simulation(seed, memory(clock=clock), clock).play()
     except Exception as error:
         error.add_note(f"seed {seed} fails; again: python -m pgjq.testing --seed {seed}")
         raise

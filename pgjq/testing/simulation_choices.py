@@ -1,4 +1,4 @@
-"""What a simulated story chooses from: workers, lease policies, jobs and outcomes."""
+"""What a simulated history chooses from: workers, lease policies, jobs and outcomes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from pgjq.errors import JobCancelledError
 from pgjq.lease import LeasePolicy
 from pgjq.outcome import Retry
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec
 
 import pytest
 
-from pgjq.testing.applicable import Applicable
+from pgjq.testing.case_selection import Applicable
 from pgjq.testing.worker.harness import Harness
 
 if TYPE_CHECKING:

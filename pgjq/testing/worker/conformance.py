@@ -8,7 +8,8 @@ only a wake-up explains a job that runs.
 
 from __future__ import annotations
 
-from pgjq.testing.worker.bulk import BulkCommands
+from pgjq.testing.worker.attempts import RunHistory
+from pgjq.testing.worker.bulk_commands import BulkCommands
 from pgjq.testing.worker.cancelling import Cancelling
 from pgjq.testing.worker.delays import Delays
 from pgjq.testing.worker.endings import Endings
@@ -18,10 +19,10 @@ from pgjq.testing.worker.handler_context import HandlerContext
 from pgjq.testing.worker.leases import Leases
 from pgjq.testing.worker.lifecycle import Lifecycle
 from pgjq.testing.worker.policies import BlockedKeys
-from pgjq.testing.worker.records import WorkerRecords
 from pgjq.testing.worker.request_response import RequestResponse
 from pgjq.testing.worker.retries import Retries
 from pgjq.testing.worker.waking import Redefining, Waking
+from pgjq.testing.worker.worker_records import WorkerRecords
 
 
 class WorkerConformance(
@@ -35,6 +36,7 @@ class WorkerConformance(
     Endings,
     Cancelling,
     Leases,
+    RunHistory,
     RequestResponse,
     Events,
     Lifecycle,

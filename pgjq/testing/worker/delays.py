@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgjq.job import NewJob
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import QUEUE, echo
 from pgjq.testing.worker.recorder import Recorder
@@ -33,7 +33,7 @@ class Delays(WorkerCases):
     async def test_a_job_with_a_delay_or_a_run_at_wakes_a_sleeping_worker(self, harness: Harness) -> None:
         queue = harness.queue(echo)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "delay", 1, delay=LATER)
             await harness.until_state(queue, "delay", "completed")
             await harness.call(queue.enqueue, "run_at", 1, run_at=in_future(SOON))
@@ -45,7 +45,7 @@ class Delays(WorkerCases):
         queue = harness.queue(handler)
         await harness.call(queue.enqueue, "longest", 1, delay=MUCH_LATER)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "longer", 1, run_at=in_future(MUCH_LATER / 2))
             await harness.call(queue.enqueue, "shorter", 1, delay=SOON)
             await harness.until_state(queue, "shorter", "completed")
@@ -57,7 +57,7 @@ class Delays(WorkerCases):
     async def test_delayed_jobs_of_each_queue_wake_a_sleeping_worker_of_several(self, harness: Harness) -> None:
         one, two = harness.queue(echo, name="one"), harness.queue(echo, name="two")
         async with harness.started(harness.worker(one, two)):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(one.enqueue, "waits", 1, delay=MUCH_LATER)
             await harness.call(two.enqueue, "a", 1, delay=SOON)
             await harness.until_state(two, "a", "completed")
@@ -70,7 +70,7 @@ class Delays(WorkerCases):
     async def test_a_delayed_job_from_another_storage_object_wakes_a_sleeping_worker(self, harness: Harness) -> None:
         queue, producer = harness.queue(echo), harness.queue(storage=harness.reopen())
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(producer.enqueue, "later", 1, delay=LATER)
             assert (await harness.until_state(queue, "later", "completed")).result == 1
 
@@ -84,7 +84,7 @@ class Delays(WorkerCases):
         )
         queue = harness.queue(echo)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.in_thread(subprocess.run, [sys.executable, "-c", script], check=True)
             await harness.until_state(queue, "later", "completed")
         assert (await harness.call(queue.get_status, "long")).state == "queued"
@@ -95,7 +95,7 @@ class Delays(WorkerCases):
         queue = harness.queue(handler)
         ids = [f"{n}" for n in range(20)]
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             due = [in_future(LATER + n / 200) for n in range(20)]
             jobs = [NewJob(job_id, None, run_at=run_at) for job_id, run_at in zip(ids, due, strict=True)]
             await harness.call(queue.enqueue_many, jobs)
@@ -108,7 +108,7 @@ class Delays(WorkerCases):
     async def test_a_job_whose_time_has_come_runs_at_once(self, harness: Harness) -> None:
         queue = harness.queue(echo)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "past", 1, run_at=in_future(-MUCH_LATER))
             await harness.until_state(queue, "past", "completed")
             await harness.call(queue.enqueue, "now", 1, delay=0)
@@ -136,7 +136,7 @@ class Delays(WorkerCases):
             await harness.call(queue.enqueue, "a", 1, delay=MUCH_LATER)
             again = await harness.call(queue.enqueue, "a", 2)
             assert (again.status, again.existing_state) == ("duplicate", "queued")
-            await harness.asleep()
+            await harness.let_workers_sleep()
             assert (await harness.call(queue.cancel, "a")).status == "cancelled"
             assert (await harness.call(queue.enqueue, "a", 3, delay=SOON)).status == "queued"
             assert (await harness.until_state(queue, "a", "completed")).result == 3
@@ -147,7 +147,7 @@ class Delays(WorkerCases):
         handler = Recorder()
         queues = [harness.queue(handler), harness.queue(handler, storage=harness.reopen())]
         async with harness.started(queues[0]), harness.started(queues[1]):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             for n in range(3):
                 await harness.call(queues[0].enqueue, f"{n}", 1, delay=SOON)
             await harness.until_all(queues[0], ["0", "1", "2"])
@@ -157,7 +157,7 @@ class Delays(WorkerCases):
     async def test_a_delayed_job_outlives_a_stop_and_a_start_of_its_worker(self, harness: Harness) -> None:
         queue = harness.queue(echo)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "a", 1, delay=LATER)
         async with harness.started(queue):
             status: Any = await harness.until_state(queue, "a", "completed")

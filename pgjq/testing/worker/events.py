@@ -11,7 +11,7 @@ import pytest
 from pgjq.errors import JobFailedError, MaxRetriesError
 from pgjq.lease import LeasePolicy
 from pgjq.outcome import Discard, Retry, Snooze
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
 
@@ -61,10 +61,10 @@ async def live(harness: Harness, queue: Any, log: EventLog) -> None:
             await harness.call(queue.enqueue, life, life, max_attempts=2)
         for life in LIVES:
             await harness.until_state(queue, life, "completed", "failed")
-        await until_heard(harness, log, sum(len(names) for names in LIVES.values()))
+        await wait_for_events(harness, log, sum(len(names) for names in LIVES.values()))
 
 
-async def until_heard(harness: Harness, log: EventLog, count: int) -> None:
+async def wait_for_events(harness: Harness, log: EventLog, count: int) -> None:
     """Wait until this many events have come."""
     await harness.until(lambda: len(log.all) >= count, f"{count} events come")
 
@@ -101,7 +101,7 @@ class Events(WorkerCases):
         async with harness.started(queue):
             await harness.call(queue.enqueue, "exhausted", "exhausted", max_attempts=2)
             await harness.call(queue.enqueue, "discarded", "discarded", max_attempts=2)
-            await until_heard(harness, log, 2)
+            await wait_for_events(harness, log, 2)
         errors = {event.id: event.error for event in log.all}
         assert isinstance(errors["exhausted"], MaxRetriesError)
         assert (errors["exhausted"].payload, errors["exhausted"].attempts) == ("exhausted", 2)
@@ -114,9 +114,9 @@ class Events(WorkerCases):
         log = harness.log_events(client)
         # In async mode a subscription opens before the next call of the same client.
         await harness.call(client.enqueue, "other", "other", None)
-        await until_heard(harness, log, 1)
+        await wait_for_events(harness, log, 1)
         await live(harness, queue, log)
-        await until_heard(harness, log, 1 + sum(len(names) for names in LIVES.values()))
+        await wait_for_events(harness, log, 1 + sum(len(names) for names in LIVES.values()))
         assert {life: log.names(life) for life in LIVES} == LIVES
         assert [event.attempts for event in log.all if event.id == "retried"] == [0, 1, 1, 2, 2]
         assert {(event.queue, event.id) for event in log.all} == {("other", "other")} | {(QUEUE, n) for n in LIVES}
@@ -130,8 +130,8 @@ class Events(WorkerCases):
         async with harness.started(queue):
             for n in ids:
                 await harness.call(queue.enqueue, n, "retried")
-            await until_heard(harness, here, 5 * len(ids))
-            await until_heard(harness, anywhere, 5 * len(ids) + 1)
+            await wait_for_events(harness, here, 5 * len(ids))
+            await wait_for_events(harness, anywhere, 5 * len(ids) + 1)
         assert {n: here.names(n) for n in ids} == dict.fromkeys(ids, RETRIED)
         assert {n: anywhere.names(n) for n in ids} == dict.fromkeys(ids, RETRIED)
 
@@ -181,7 +181,7 @@ class Events(WorkerCases):
         client = harness.client()
         anywhere = harness.log_events(client)
         await harness.call(client.enqueue, "other", "other", None)
-        await until_heard(harness, anywhere, 1)
+        await wait_for_events(harness, anywhere, 1)
         await harness.abandon("again")
         await harness.abandon("last", max_attempts=1)
         queue = harness.queue(echo, lease_policy=LeasePolicy(reap_interval=0.05))
@@ -208,7 +208,7 @@ class Events(WorkerCases):
         await harness.call(client.enqueue, "other", "other", None)
         async with harness.started(queue):
             await harness.call(queue.enqueue, "a", "exhausted", max_attempts=1)
-            await until_heard(harness, log, 5)
+            await wait_for_events(harness, log, 5)
         (letter,) = await harness.call(client.find_jobs, "dead")
         assert (letter.source.queue, letter.source.id, letter.source.attempts) == (QUEUE, "a", 1)
         assert log.names("a") == ["queued", "processing", "failed"]
@@ -266,7 +266,7 @@ class Events(WorkerCases):
         async with harness.started(queue):
             for n in range(2):
                 assert await harness.call(queue.enqueue_and_wait, f"{n}", n) == n
-            await until_heard(harness, errors, 2)
+            await wait_for_events(harness, errors, 2)
 
     @case
     @pytest.mark.parametrize("mode", ["async"])

@@ -11,7 +11,7 @@ import pytest
 
 from pgjq.client import Client
 from pgjq.queue import AsyncQueue, Queue
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
 from pgjq.testing.worker.process_resources import in_child

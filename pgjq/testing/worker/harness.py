@@ -199,7 +199,7 @@ class Harness:
         with ThreadPoolExecutor(count) as pool:
             return [done.result() for done in [pool.submit(drive, call(n)) for n in range(count)]]
 
-    async def asleep(self) -> None:
+    async def let_workers_sleep(self) -> None:
         """Let idle workers fall asleep, so that only a notification or a due job wakes them."""
         await self.sleep(self.falls_asleep_after)
 

@@ -13,7 +13,7 @@ from pgjq.client import Client
 from pgjq.errors import LeaseLostError
 from pgjq.lease import LeasePolicy
 from pgjq.reaper import Reaper
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo, styled
 from pgjq.worker.leadership import LeaderElection

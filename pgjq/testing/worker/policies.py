@@ -11,9 +11,9 @@ import pytest
 from pgjq.job import NewJob
 from pgjq.lease import LeasePolicy
 from pgjq.outcome import Discard, Retry
-from pgjq.policy import POLICIES, Policy
+from pgjq.policy import POLICIES, PolicyName
 from pgjq.reaper import Reaper
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE
 from pgjq.testing.worker.recorder import Gate, Recorder, key_of, until_aborted
@@ -28,7 +28,7 @@ NO_REAPER = LeasePolicy(reap_interval=0)
 KEYS = ("k", "l", "m")
 EACH = 6
 # Policies under which at most one job of a key runs at a time.
-ONE_RUN: tuple[Policy, ...] = ("singleton", "stately", "exclusive", "key_strict_fifo")
+ONE_RUN: tuple[PolicyName, ...] = ("singleton", "stately", "exclusive", "key_strict_fifo")
 
 
 def keyed(*job_ids: str, **options: Any) -> list[NewJob]:
@@ -48,12 +48,12 @@ def failing_first(job_id: str, error: Callable[[], Exception]) -> Recorder:
 
 
 @asynccontextmanager
-async def two_workers(harness: Harness, policy: Policy, handler: Any, **options: Any) -> AsyncGenerator[Any]:
+async def two_workers(harness: Harness, policy: PolicyName, handler: Any, **options: Any) -> AsyncGenerator[Any]:
     """Define a queue with sleeping workers on two storage objects; yield a queue for producing."""
     await harness.call(harness.client().create_queue, QUEUE, policy=policy)
     queue = harness.queue(handler, **options)
     async with harness.started(queue), harness.started(harness.queue(handler, storage=harness.reopen(), **options)):
-        await harness.asleep()
+        await harness.let_workers_sleep()
         yield queue
 
 
@@ -64,7 +64,7 @@ class BlockedKeys(WorkerCases):
     @pytest.mark.parametrize("policy", POLICIES)
     @case
     async def test_the_limit_of_a_key_holds_at_all_times_and_every_job_ends(
-        self, harness: Harness, policy: Policy
+        self, harness: Harness, policy: PolicyName
     ) -> None:
         def body(job: Any) -> None:
             time.sleep(0.002)
@@ -95,7 +95,7 @@ class BlockedKeys(WorkerCases):
     )
     @case
     async def test_the_end_of_a_run_wakes_another_worker_for_the_next_of_its_key(
-        self, harness: Harness, policy: Policy, ending: str
+        self, harness: Harness, policy: PolicyName, ending: str
     ) -> None:
         """The worker whose run ends is stopping, so that only the sleeping one can run the next job."""
         gate, handler = Gate(), Recorder()
@@ -115,7 +115,7 @@ class BlockedKeys(WorkerCases):
                 gate.open()
 
         async with harness.started(other):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             assert handler.ids == []
             await harness.together(2, stop_or_open)
             await harness.until_state(other, "k-2", "completed")
@@ -194,7 +194,7 @@ class BlockedKeys(WorkerCases):
             await harness.until_state(queue, "l-1", "completed")
             assert await harness.call(client.get_blocked_keys, QUEUE) == ["k"]
             assert (await harness.call(queue.cancel, "k-2")).status == "cancelled"
-            await harness.asleep()
+            await harness.let_workers_sleep()
             assert _of("k", handler) == ["k-1"]
             assert await _enqueue(harness, queue, "k-1") == "duplicate"
             await harness.call(getattr(client, unblock), QUEUE, "k-1")
@@ -213,14 +213,14 @@ class BlockedKeys(WorkerCases):
             await harness.call(queue.enqueue_many, keyed("k-2", "l-1"))
             await harness.until_state(queue, "l-1", "completed")
             if ending != "due":
-                await harness.asleep()
+                await harness.let_workers_sleep()
                 await harness.call(getattr(client, ending), QUEUE, "k-1")
             await harness.until_state(queue, "k-2", "completed")
         assert _of("k", handler) == (["k-1", "k-2"] if ending == "due" else ["k-2"])
 
     @pytest.mark.parametrize("policy", ["singleton", "key_strict_fifo"])
     @case
-    async def test_a_stalled_run_holds_its_key_until_it_is_reaped(self, harness: Harness, policy: Policy) -> None:
+    async def test_a_stalled_run_holds_its_key_until_it_is_reaped(self, harness: Harness, policy: PolicyName) -> None:
         gate = Gate()
         stalling = harness.queue(gate, lease_policy=SHORT_LEASE)
         handler, reaper = Recorder(), Reaper(storage=harness.storage)

@@ -20,7 +20,7 @@ from pgjq.errors import (
 from pgjq.lease import LeasePolicy
 from pgjq.outcome import Discard, Snooze
 from pgjq.reaper import Reaper
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
 

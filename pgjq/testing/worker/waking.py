@@ -10,7 +10,7 @@ import pytest
 from pgjq.lease import LeasePolicy
 from pgjq.outcome import Discard
 from pgjq.reaper import Reaper
-from pgjq.testing.applicable import requires
+from pgjq.testing.case_selection import requires
 from pgjq.testing.worker.cases import WorkerCases, case
 from pgjq.testing.worker.harness import LIMIT, QUEUE, echo
 from pgjq.testing.worker.recorder import Gate, Recorder, until_aborted
@@ -44,7 +44,7 @@ class Waking(WorkerCases):
         ids = [f"{n}" for n in range(6)]
         for storage in (harness.storage, harness.storage, other):
             await harness.start(harness.queue(meet, storage=storage, concurrency=2))
-        await harness.asleep()
+        await harness.let_workers_sleep()
         producer = harness.queue(storage=other)
         if burst == "one call":
             await harness.call(producer.enqueue_many, [(job_id, None) for job_id in ids])
@@ -69,10 +69,10 @@ class Waking(WorkerCases):
                 await harness.call(queue.enqueue, job_id, None)
             await harness.until_all(queue, "abcd", "failed")
             for job_id in ("a", "cancelled"):
-                await harness.asleep()
+                await harness.let_workers_sleep()
                 await harness.call(client.retry, QUEUE, job_id)
                 await harness.until_state(queue, job_id, "completed")
-            await harness.asleep()
+            await harness.let_workers_sleep()
             assert await harness.call(client.retry_many, QUEUE) == 3
             await harness.until_all(queue, "bcd")
 
@@ -83,7 +83,7 @@ class Waking(WorkerCases):
         await harness.call(stopping.enqueue, "a", 1)
         await harness.until_state(stopping, "a", "processing")
         async with harness.started(other):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.stop(stopping, grace=0)
             status = await harness.until_state(other, "a", "completed")
         assert (status.result, status.attempts) == (1, 1)
@@ -110,7 +110,7 @@ class Waking(WorkerCases):
                 gate.open()
 
         async with harness.started(other):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.together(2, stop_or_watch)
             status = await harness.call(other.get_status, quick[0])
         assert (status.result, status.attempts) == (1, 1)
@@ -148,13 +148,13 @@ class Waking(WorkerCases):
         try:
             if asleep == "before the enqueue":
                 await harness.start(queue)
-                await harness.asleep()
+                await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "undone", 1, connection=connection)
             await harness.call(connection.rollback)
             await harness.call(queue.enqueue, "a", 1, connection=connection)
             if asleep == "after the enqueue":
                 await harness.start(queue)
-                await harness.asleep()
+                await harness.let_workers_sleep()
             assert await harness.call(queue.get_status, "a") is None
             await harness.call(connection.commit)
             await harness.until_state(queue, "a", "completed")
@@ -179,7 +179,7 @@ class Redefining(WorkerCases):
             await harness.call(queue.enqueue, "c", 1, delay=0.05)
             gate.open()
             await harness.until_state(queue, "running", "completed")
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.sleep(0.1)
             assert (await harness.call(client.get_queue_stats, QUEUE)).queued == 3
             await harness.call(client.resume_queue, QUEUE)
@@ -200,17 +200,17 @@ class Redefining(WorkerCases):
         await harness.call(client.create_queue, DEAD)
         await harness.call(client.create_queue, QUEUE, dead_letter=DEAD)
         async with harness.started(queue):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(queue.enqueue, "a", "x")
             await harness.until(lambda: _total(harness, client, DEAD, 1), "the dead letter arrives")
-            await harness.asleep()
+            await harness.let_workers_sleep()
             assert await harness.call(client.redrive, DEAD) == 1
             await harness.until(lambda: len(handler.runs) == 2, "the job runs again")
             await harness.until(lambda: _total(harness, client, DEAD, 0), "the dead letter is gone")
         letters = Recorder()
         failing = harness.queue(discard, name="other")
         async with harness.started(failing), harness.started(harness.queue(letters, name=DEAD, storage=storage)):
-            await harness.asleep()
+            await harness.let_workers_sleep()
             await harness.call(failing.enqueue, "b", "y", dead_letter=DEAD)
             await harness.until(lambda: len(letters.runs) == 1, "the worker of the dead letter queue runs it")
 
@@ -264,7 +264,7 @@ class Redefining(WorkerCases):
                 await harness.call(client.delete_queue, QUEUE)
                 if options is not None:
                     await harness.call(client.create_queue, QUEUE, **options)
-                await harness.asleep()
+                await harness.let_workers_sleep()
                 assert await harness.call(queue.get_status, "running") is None
                 await harness.call(client.enqueue, QUEUE, f"ready{n}", 1)
                 await harness.call(queue.enqueue, f"delayed{n}", 1, delay=0.05)

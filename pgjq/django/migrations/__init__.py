@@ -1,0 +1,1 @@
+"""Django's migrations: one for each revision of pgjq's schema."""

@@ -1,0 +1,1 @@
+"""The storage conformance suite: the contract that every storage keeps."""
