@@ -31,9 +31,11 @@ from pgjq.errors import (
 from pgjq.migrate import migrate
 
 if TYPE_CHECKING:
-    from pgjq.client import AsyncClient, Client, Page
+    from pgjq.client import AsyncClient, Client
+    from pgjq.client_reads import Page
     from pgjq.declared_options import EnqueueOptions, QueueChanges, QueueOptions
     from pgjq.job import (
+        Attempt,
         CancelResult,
         EnqueueResult,
         Event,
@@ -74,6 +76,7 @@ __all__ = [
     "AsyncJob",
     "AsyncQueue",
     "AsyncTask",
+    "Attempt",
     "Call",
     "CancelResult",
     "Client",
@@ -136,11 +139,12 @@ __all__ = [
 
 # Names that are imported at their first use, by module. Keep in line with the imports for type checkers above.
 _NAMES = {
-    "pgjq.client": ("AsyncClient", "Client", "Page"),
+    "pgjq.client": ("AsyncClient", "Client"),
+    "pgjq.client_reads": ("Page",),
     "pgjq.declared_options": ("EnqueueOptions", "QueueChanges", "QueueOptions"),
     "pgjq.job": (
-        *("CancelResult", "EnqueueResult", "Event", "JobError", "JobSource", "JobStatus", "NewJob", "QueueInfo"),
-        *("QueueStats", "WorkerInfo", "content_id"),
+        *("Attempt", "CancelResult", "EnqueueResult", "Event", "JobError", "JobSource", "JobStatus", "NewJob"),
+        *("QueueInfo", "QueueStats", "WorkerInfo", "content_id"),
     ),
     "pgjq.lease": ("LeasePolicy",),
     "pgjq.open": ("open_storage",),

@@ -1,4 +1,4 @@
-"""Administration part of the client: queue definitions, and commands on many jobs at once.
+"""Administration part of the client: queue definitions, and commands of operators on one job or on many.
 
 `AsyncClient` inherits from `AsyncAdministration`; `Client` wraps its methods as blocking ones.
 """
@@ -11,8 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from pgjq.definition import check_changes, define
-from pgjq.errors import QueueNotFoundError, UnsupportedError, ValidationError
-from pgjq.options import JobFilter, check_datetime, check_int, check_key, check_queue, check_state, check_task
+from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
+from pgjq.options import (
+    SHORT_MAX,
+    JobFilter,
+    check_datetime,
+    check_id,
+    check_int,
+    check_key,
+    check_queue,
+    check_state,
+    check_task,
+)
+from pgjq.storage import policy_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -43,7 +54,7 @@ class Administration:
     async def _info(self, name: str) -> QueueInfo:
         found = await self._definitions().queues(name)
         if not found:
-            raise QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
+            raise policy_errors.no_queue(name)
         return found[0]
 
     async def _for_each(
@@ -134,6 +145,35 @@ class AsyncAdministration(Administration):
         return await self._definitions().redrive(
             check_queue(queue), limit=limit, to=None if to is None else check_queue(to)
         )
+
+    async def release(self, queue: str, id: str) -> bool:
+        """Take a running job away from its worker, without counting its attempt; return whether it was running.
+
+        The job is queued again at once, and the outcome of the run is refused: use it for a run that hangs. A handler
+        in a thread goes on until it sees its signal.
+        """
+        return await self._ops.release(check_queue(queue), [check_id(id)]) > 0
+
+    async def reschedule(
+        self, queue: str, id: str, *, run_at: datetime | None = None, priority: int | None = None
+    ) -> JobStatus:
+        """Change when a waiting job may run, or its priority; return the job as it is then.
+
+        A time in the past means now. JobNotFoundError without such a job, PolicyError if it does not wait.
+        """
+        if run_at is None and priority is None:
+            raise ValidationError("say what to change: run_at, priority or both")
+        status = await self._ops.reschedule(
+            check_queue(queue),
+            check_id(id),
+            run_at=None if run_at is None else check_datetime("run_at", run_at),
+            priority=None if priority is None else check_int("priority", priority, -SHORT_MAX),
+        )
+        if status is None:
+            raise JobNotFoundError(f"there is no job {id!r} in queue {queue!r}")
+        if status.state not in ("queued", "failing"):
+            raise PolicyError(f"job {id!r} in queue {queue!r} does not wait: it is {status.state}")
+        return status
 
     async def retry_many(
         self,

@@ -28,17 +28,21 @@ _running: set[Activity] = set()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of one background thread or task. `last_activity` is a `time.monotonic()` value."""
+    """The state of one background thread or task. `last_activity` and `due` are `time.monotonic()` values.
+
+    One that is not active again by `due` hangs.
+    """
 
     name: str
     alive: bool
     last_error: str | None
     last_activity: float
+    due: float = inf
 
 
 def health() -> list[Health]:
     """Return the state of every background thread and task that should run in this process."""
-    return [Health(a.name, a.is_alive(), a.last_error, a.last_activity) for a in tuple(_running)]
+    return [Health(a.name, a.is_alive(), a.last_error, a.last_activity, a.due) for a in tuple(_running)]
 
 
 class Activity:
@@ -49,6 +53,7 @@ class Activity:
         self.is_alive = is_alive
         self.last_error: str | None = None
         self.last_activity = time.monotonic()
+        self.due = inf
         self._logged_at = -inf
 
     def begin(self) -> None:
@@ -59,9 +64,10 @@ class Activity:
         """Remove this activity from `health()`."""
         _running.discard(self)
 
-    def touch(self) -> None:
-        """Record that the activity is making progress."""
+    def touch(self, within: float = inf) -> None:
+        """Record that the activity is making progress, and will again within so many seconds."""
         self.last_activity = time.monotonic()
+        self.due = self.last_activity + within
 
     def note(self, error: BaseException) -> bool:
         """Record a handled error; return whether it differs from the previous one."""

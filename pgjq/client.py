@@ -6,25 +6,23 @@ and its serdes: share one, or create one per call.
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pgjq.administration import FIND_LIMIT, AsyncAdministration, job_filter
+from pgjq.administration import AsyncAdministration
 from pgjq.blocking import Mode, blocking
+from pgjq.client_events import AsyncEvents, BlockingEvents, Events
+from pgjq.client_reads import AsyncReads, Reads
 from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
-from pgjq.event_stream import AsyncEventStream, EventCallbacks, EventStream
 from pgjq.ids import make_ids
 from pgjq.job import EnqueueResult, JobStatus, NewJob, task_name
-from pgjq.job_settings import new_job, settings
+from pgjq.job_settings import new_job, settings, without_connection
 from pgjq.options import (
     DEFAULT_SETTINGS,
     Settings,
     Submission,
     check_headers,
     check_id,
-    check_int,
     check_queue,
     check_seconds,
 )
@@ -34,26 +32,19 @@ from pgjq.serde import JsonSerde, Serde, serialize_payload
 from pgjq.tasks.call import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
 
     from pgjq.declared_options import EnqueueOptions
-    from pgjq.event_bus import BusEventName
-    from pgjq.job import CancelResult, Event, EventName, QueueStats, State, WorkerInfo
-    from pgjq.options import Headers
+    from pgjq.job import CancelResult
     from pgjq.storage.base import Storage
+    from pgjq.tasks.call import Parts
     from pgjq.type_variables import Payload
 
     AnyJob = NewJob[Payload] | Call | tuple[str | None, Payload]
 
 
-class Page(list[JobStatus]):
-    """Jobs that were found; `next` is the `after=` of the next page, or None on the last one."""
-
-    next: int | None = None
-
-
-class _Base(Scheduling):
+class _Base(Reads, Scheduling, Events):
     """State and helpers that both clients share."""
 
     _mode: ClassVar[Mode]
@@ -66,53 +57,48 @@ class _Base(Scheduling):
         self.storage = storage
         self.payload_serde: Serde = payload_serde or JsonSerde()
         self.result_serde: Serde = result_serde or JsonSerde()
-        self.usual = DEFAULT_SETTINGS  # Settings of a job for which the caller sets none.
+        self.defaults = DEFAULT_SETTINGS  # Settings of a job for which the caller sets none.
+        # Changes jobs before they are enqueued: a function of the queue's name and of jobs that go there together.
+        self.outgoing: Callable[[str, Iterable[AnyJob]], Iterable[AnyJob]] | None = None
         self._ops = storage.operations(self._mode)
-        self._ears: EventCallbacks | None = None
-        self._opening: list[asyncio.Task[Any]] = []
+        self._opening = []
 
     def _submissions(self, queue: str, jobs: Iterable[AnyJob]) -> tuple[list[Submission], bool]:
         """Check and serialise jobs; return them and whether all of their ids were generated here."""
         check_queue(queue)
-        usual = self.usual
-        known, made, given = {usual: usual}, make_ids(), 0
+        if self.outgoing is not None:
+            jobs = self.outgoing(queue, jobs)
+        defaults = self.defaults
+        known, made, given = {defaults: defaults}, make_ids(), 0
+        checked, serde = defaults, self.payload_serde  # `checked`: the settings of the job before.
         ready: list[Submission] = []
         for job in jobs:
-            job_id, payload, chosen, headers = _parts(job, usual, queue)
+            job_id, payload, chosen, headers, task = _parts(job, defaults, queue)
             given += job_id is not None
             job_id = next(made) if job_id is None else check_id(job_id)
-            data = self._serialized(job, payload, job_id)
+            try:
+                data = serialize_payload(serde, payload, job_id)
+            except ValidationError:
+                if isinstance(job, Call):
+                    job.explain(serde)
+                raise
             # Jobs with equal settings share one object: storages recognise a uniform batch by identity.
-            if chosen is not usual:
-                chosen = known.setdefault(chosen, chosen)
+            if chosen is not defaults and chosen is not checked:
+                checked = chosen = known.setdefault(chosen, chosen)
                 self._check_capability(chosen)
                 if chosen.options.dead_letter is not None:
                     check_dead_letter(queue, chosen.options.dead_letter)
-            ready.append(Submission(job_id, data, chosen, task_name(payload), headers))
+            ready.append(Submission(job_id, data, chosen, task, headers))
         return ready, given == 0
-
-    def _serialized(self, job: AnyJob, payload: Any, job_id: str) -> bytes:
-        try:
-            return serialize_payload(self.payload_serde, payload, job_id)
-        except ValidationError:
-            if isinstance(job, Call):
-                job.explain(self.payload_serde)
-            raise
 
     def _check_capability(self, chosen: Settings) -> None:
         """Raise UnsupportedError for settings that this storage cannot honour."""
         if self.storage.capabilities.definitions:
             return
         if chosen.singleton_seconds is not None or chosen.options.dead_letter is not None:
-            raise UnsupportedError(
-                f"{type(self.storage).__name__} has no definitions of queues, and so no dead letters and no slots of"
-                " time (singleton_seconds, debounce)"
-            )
-
-    async def _listening(self) -> None:
-        """Wait for event streams that are opening, so that they get this client's next events."""
-        while self._opening:
-            await asyncio.wait([self._opening.pop()])
+            name = type(self.storage).__name__
+            lacks = "no dead letters and no slots of time (singleton_seconds, debounce)"
+            raise UnsupportedError(f"{name} has no definitions of queues, and so {lacks}")
 
     async def request_result(
         self,
@@ -120,20 +106,16 @@ class _Base(Scheduling):
         job: AnyJob,
         *,
         timeout: float | timedelta,
-        told: Callable[[EnqueueResult], None] = lambda _result: None,
+        publish_result: Callable[[EnqueueResult], None] = lambda _result: None,
     ) -> Any:
-        """Implement `enqueue_and_wait`; `told` is called with the result of the enqueue."""
+        """Implement `enqueue_and_wait`; `publish_result` is called with the result of the enqueue."""
         patience = check_seconds("timeout", timeout, above=0)
         (submission,), made = self._submissions(queue, [job])
         payload = job[1] if isinstance(job, tuple) else job.payload
         await self._listening()
-        result = await request_result(self._ops, ResultRequest(queue, submission, payload, made, patience), told)
+        request = ResultRequest(queue, submission, payload, made, patience)
+        result = await request_result(self._ops, request, publish_result)
         return None if result is None else self.result_serde.deserialize(result)
-
-    def _decoded(self, status: JobStatus) -> JobStatus:
-        if status.result is None:
-            return status
-        return replace(status, result=self.result_serde.deserialize(status.result))
 
     def _answered(self, result: EnqueueResult) -> EnqueueResult:
         if result.result is None:
@@ -141,7 +123,7 @@ class _Base(Scheduling):
         return result._replace(result=self.result_serde.deserialize(result.result))
 
 
-class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
+class AsyncClient(AsyncReads, AsyncAdministration, AsyncScheduling, AsyncEvents, _Base):
     """Operations on a storage, for coroutines."""
 
     _mode = "async"
@@ -194,23 +176,6 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
         result = await join_result(self._ops, JobReference(check_queue(queue), check_id(id), patience))
         return None if result is None else self.result_serde.deserialize(result)
 
-    async def get_status(self, queue: str, id: str) -> JobStatus | None:
-        """Return the status of a job, or None if there is no such job."""
-        found = (await self._ops.get(check_queue(queue), [check_id(id)])).get(id)
-        return None if found is None else self._decoded(found)
-
-    async def get_statuses(self, queue: str, ids: Iterable[str]) -> dict[str, JobStatus]:
-        """Return the statuses of several jobs by id; unknown ids are left out."""
-        found = await self._ops.get(check_queue(queue), [check_id(job_id) for job_id in ids])
-        return {job_id: self._decoded(status) for job_id, status in found.items()}
-
-    async def get_result(self, queue: str, id: str, default: Any = None) -> Any:
-        """Return a completed job's result, or `default` if there is none or it has expired."""
-        status = (await self._ops.get(check_queue(queue), [check_id(id)])).get(id)
-        if status is None or status.state != "completed" or status.result is None:
-            return default
-        return self.result_serde.deserialize(status.result)
-
     async def cancel(self, queue: str, id: str, *, active: bool = False) -> CancelResult:
         """Cancel a job. A running job continues, or with `active` is asked to end.
 
@@ -235,75 +200,10 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
         """Delete a job that is not running, and free its id; return whether there was one."""
         return await self._ops.delete(check_queue(queue), [check_id(id)]) > 0
 
-    async def find_jobs(
-        self,
-        queue: str | None = None,
-        *,
-        state: State | None = None,
-        created_before: datetime | None = None,
-        created_after: datetime | None = None,
-        singleton_key: str | None = None,
-        task: str | None = None,
-        after: int = 0,
-        limit: int = 100,
-    ) -> Page:
-        """List jobs in the order of enqueueing; `page.next` is the `after` of the next call."""
-        wanted = job_filter(
-            queue,
-            state=state,
-            created_before=created_before,
-            created_after=created_after,
-            singleton_key=singleton_key,
-            task=task,
-        )
-        check_int("after", after, 0, 2**63 - 1)
-        check_int("limit", limit, 1, FIND_LIMIT)
-        jobs, following = await self._ops.find(replace(wanted, after=after, limit=limit))
-        page = Page(self._decoded(job) for job in jobs)
-        page.next = following
-        return page
-
-    async def get_queue_stats(self, name: str) -> QueueStats:
-        """Count a queue's jobs by state now."""
-        return await self._ops.stats(check_queue(name))
-
-    async def get_workers(self) -> Sequence[WorkerInfo]:
-        """List live workers, then workers that fell silent within a day without stopping."""
-        return await self._ops.workers()
-
-    def subscribe(self, queue: str | None = None) -> AsyncEventStream:
-        """Iterate over the events of one queue, or all: `async for event in client.subscribe("mail")`.
-
-        Inside `async with client.subscribe() as events:` the stream gets every event from the start of the block.
-        """
-        self._need_loop()
-        feed = AsyncEventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
-        self._opening.append(feed.opening)
-        return feed
-
-    @overload
-    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
-    @overload
-    def on(self, event: EventName, callback: Callable[[Event], Any]) -> None: ...
-    def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Call a callback, or coroutine function, with each event of this name, from any process.
-
-        `error` callbacks get exceptions: of callbacks, and of the listener's connection.
-        """
-        self._need_loop()
-        self._ears = self._ears or EventCallbacks(self.subscribe())
-        self._ears.on(event, callback)
-
-    def _need_loop(self) -> None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise ValidationError("events are heard on an event loop: call this inside a coroutine") from error
-
     async def close(self) -> None:
         """Close the storage."""
-        if self._ears is not None:
-            await self._ears.close()
+        if self._callbacks is not None:
+            await self._callbacks.close()
         await self._ops.close()
         self.storage.close()
 
@@ -316,7 +216,7 @@ class AsyncClient(AsyncAdministration, AsyncScheduling, _Base):
         await self.close()
 
 
-class Client(_Base):
+class Client(BlockingEvents, _Base):
     """Operations on a storage, for threads. Each method is the one of `AsyncClient`, and blocks."""
 
     _mode = "sync"
@@ -327,6 +227,7 @@ class Client(_Base):
     wait = blocking(AsyncClient.wait)
     get_status = blocking(AsyncClient.get_status)
     get_statuses = blocking(AsyncClient.get_statuses)
+    get_attempts = blocking(AsyncClient.get_attempts)
     get_result = blocking(AsyncClient.get_result)
     cancel = blocking(AsyncClient.cancel)
     retry = blocking(AsyncClient.retry)
@@ -342,6 +243,8 @@ class Client(_Base):
     resume_queue = blocking(AsyncClient.resume_queue)
     get_blocked_keys = blocking(AsyncClient.get_blocked_keys)
     redrive = blocking(AsyncClient.redrive)
+    release = blocking(AsyncClient.release)
+    reschedule = blocking(AsyncClient.reschedule)
     retry_many = blocking(AsyncClient.retry_many)
     cancel_many = blocking(AsyncClient.cancel_many)
     delete_many = blocking(AsyncClient.delete_many)
@@ -359,26 +262,6 @@ class Client(_Base):
     get_schedule_ticks = blocking(AsyncClient.get_schedule_ticks)
     close = blocking(AsyncClient.close)
 
-    def subscribe(self, queue: str | None = None) -> EventStream:
-        """Iterate over the events of one queue, or of all: `for event in client.subscribe("mail")`.
-
-        The stream is open from this call on. Use it in a `with`, or close it: while it is open, every change of a job
-        also costs a published event.
-        """
-        return EventStream(self._ops.subscribe(None if queue is None else check_queue(queue)))
-
-    @overload
-    def on(self, event: Literal["error"], callback: Callable[[BaseException], Any]) -> None: ...
-    @overload
-    def on(self, event: EventName, callback: Callable[[Event], Any]) -> None: ...
-    def on(self, event: BusEventName, callback: Callable[[Any], Any]) -> None:
-        """Call a callback on a thread of this client with each event of this name, from any process.
-
-        `error` callbacks get exceptions: of callbacks, and of the listener's connection.
-        """
-        self._ears = self._ears or EventCallbacks(self.subscribe())
-        self._ears.on(event, callback)
-
     def __enter__(self) -> Self:
         """Return the client; the storage opens on first use."""
         return self
@@ -388,27 +271,18 @@ class Client(_Base):
         self.close()
 
 
-def _parts(job: AnyJob, usual: Settings, queue: str) -> tuple[str | None, Any, Settings, Headers | None]:
+def _parts(job: AnyJob, defaults: Settings, queue: str) -> Parts:
+    if type(job) is tuple and len(job) == 2:  # noqa: PLR2004  (first, because large batches are made of pairs)
+        return job[0], job[1], defaults, None, task_name(job[1])
     if isinstance(job, Call):
-        if job.queue != queue:
+        if job.task.queue.name != queue:
             raise ValidationError(f"{job!r} cannot be enqueued in queue {queue!r}: its task is on another queue")
-        return job.parts(usual)
+        return job.parts(defaults)
     if isinstance(job, NewJob):
         headers = None if job.headers is None else check_headers(job.headers)
-        return job.id, job.payload, settings(job, usual), headers
+        return job.id, job.payload, settings(job, defaults), headers, task_name(job.payload)
     match job:
         case (job_id, payload):
-            return job_id, payload, usual, None
+            return job_id, payload, defaults, None, task_name(payload)
         case _:
             raise ValidationError(f"a job must be a NewJob, a Call or a pair (id, payload), not {job!r:.80}")
-
-
-def without_connection(options: EnqueueOptions) -> EnqueueOptions:
-    """Return the options of a call that waits for its job, which cannot have a connection."""
-    given = cast("dict[str, Any]", options)
-    if given.get("connection") is not None:
-        raise ValidationError(
-            "connection= and waiting exclude each other: the job is not there before that connection commits;"
-            " enqueue, commit, and then enqueue_and_wait with the same id"
-        )
-    return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

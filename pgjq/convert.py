@@ -29,7 +29,6 @@ from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from importlib import import_module
 from pathlib import Path, PurePath
 from typing import (
     TYPE_CHECKING,
@@ -50,45 +49,25 @@ from typing import (
 from uuid import UUID
 
 from pgjq.errors import ValidationError
+from pgjq.plain_data import (
+    check_kind,
+    has_fields,
+    import_msgspec,
+    is_attrs,
+    is_msgspec,
+    is_pydantic,
+    plain,
+    structured,
+    type_name,
+    typed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Writer = Callable[[Any], Any]
 
-
-def plain(value: Any) -> Any:
-    """Return plain data for a value that the encoder lacks; TypeError if there is none."""
-    for kind, write in _WRITERS.items():
-        if isinstance(value, kind):
-            return write(value)
-    return _fields(value)
-
-
-def typed(value: Any) -> Any:
-    """Convert like `plain`, for values with a declared type: a set may become a list."""
-    is_set = isinstance(value, set | frozenset)
-    return sorted(cast("frozenset[Any]", value), key=repr) if is_set else plain(value)
-
-
-def structured(value: Any) -> Any:
-    """Convert like `typed` on every level, so that any serde can write the value; scalars stay as they are."""
-    if type(value) in _ATOMS:
-        return value
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {key if type(key) in _ATOMS else plain(key): structured(item) for key, item in items}
-    if isinstance(value, list | tuple | deque):
-        return [structured(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, set | frozenset):
-        return [structured(item) for item in typed(value)]
-    return structured(_fields(value)) if _has_fields(type(value)) else value
-
-
-def check_kind(kind: Any, value: Any) -> None:
-    """Refuse a value that is not of the declared class; other types are checked when read."""
-    if isinstance(kind, type) and not is_typeddict(kind) and not isinstance(value, kind):
-        raise TypeError(f"this must be a {_name(kind)}, not a {type(value).__name__}")
+__all__ = ["check_kind", "plain", "shaped", "structured", "typed"]
 
 
 def shaped(kind: Any, data: Any, at: str = "it") -> Any:
@@ -100,23 +79,10 @@ def shaped(kind: Any, data: Any, at: str = "it") -> Any:
         if hasattr(kind, "__value__"):  # The alias of a `type` statement.
             return shaped(kind.__value__, data, at)
         return _of_class(getattr(kind, "__supertype__", kind), data, at)
-    if _has_fields(origin):
+    if has_fields(origin):
         return _of_class(origin, data, at)
     read = _FORMS.get(origin, _collection)
     return read(kind, data, at)
-
-
-def _fields(value: Any) -> Any:
-    kind = cast("type[Any]", type(value))
-    if _is_pydantic(kind):
-        return value.model_dump(mode="json")
-    if _is_msgspec(kind):
-        return _msgspec().to_builtins(value)
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if _is_attrs(kind):
-        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
-    raise TypeError(f"a {kind.__name__} cannot be written as data")
 
 
 def _annotated(kind: Any, data: Any, at: str) -> Any:
@@ -174,9 +140,9 @@ def _key(kind: Any, data: Any, at: str) -> Any:
 
 
 def _of_class(kind: Any, data: Any, at: str) -> Any:
-    if _is_pydantic(kind) or _is_msgspec(kind):
+    if is_pydantic(kind) or is_msgspec(kind):
         return _of_model(kind, data, at)
-    if dataclasses.is_dataclass(kind) or _is_attrs(kind):
+    if dataclasses.is_dataclass(kind) or is_attrs(kind):
         return _of_dataclass(kind, data, at)
     if is_typeddict(kind):
         return _of_typeddict(kind, data, at)
@@ -216,7 +182,7 @@ def _of_dataclass(kind: Any, data: Any, at: str) -> Any:
     try:
         return kind(**read)
     except (TypeError, ValueError) as error:  # A field without a default is missing, or its validator refuses it.
-        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+        raise ValidationError(f"{at} is not a valid {type_name(kind)}: {error}") from error
 
 
 def _parameters(kind: Any) -> list[tuple[str, str]]:
@@ -233,7 +199,7 @@ def _of_typeddict(kind: Any, data: Any, at: str) -> Any:
     given, hints = cast("dict[str, Any]", data), _hints(kind)
     missing = sorted(_required_keys(kind) - given.keys())
     if missing:
-        raise ValidationError(f"{at} is no {_name(kind)}: {', '.join(missing)} is missing")
+        raise ValidationError(f"{at} is not a valid {type_name(kind)}: {', '.join(missing)} is missing")
     return {name: shaped(hints.get(name, Any), item, f"{at}[{name!r}]") for name, item in given.items()}
 
 
@@ -259,14 +225,14 @@ def _of_named_fields(kind: Any, hints: dict[str, Any], given: dict[str, Any], at
     try:
         return kind(**{name: shaped(hints.get(name, Any), given[name], f"{at}.{name}") for name in names})
     except TypeError as error:
-        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+        raise ValidationError(f"{at} is not a valid {type_name(kind)}: {error}") from error
 
 
 def _of_model(kind: Any, data: Any, at: str) -> Any:
     try:
-        return kind.model_validate(data) if _is_pydantic(kind) else _msgspec().convert(data, kind)
+        return kind.model_validate(data) if is_pydantic(kind) else import_msgspec().convert(data, kind)
     except ValueError as error:  # The errors of both libraries are ValueErrors.
-        raise ValidationError(f"{at} is no {_name(kind)}: {error}") from error
+        raise ValidationError(f"{at} is not a valid {type_name(kind)}: {error}") from error
 
 
 @functools.cache
@@ -274,47 +240,10 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _is_pydantic(kind: Any) -> bool:
-    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
-
-
-def _is_msgspec(kind: Any) -> bool:
-    return hasattr(kind, "__struct_fields__")
-
-
-def _is_attrs(kind: Any) -> bool:
-    return hasattr(kind, "__attrs_attrs__")
-
-
-def _has_fields(kind: Any) -> bool:
-    return _is_pydantic(kind) or _is_msgspec(kind) or dataclasses.is_dataclass(kind) or _is_attrs(kind)
-
-
-def _msgspec() -> Any:
-    """Return msgspec; a struct to convert exists, so it is installed."""
-    return import_module("msgspec")
-
-
 def _refusal(kind: Any, data: Any, at: str) -> ValidationError:
-    return ValidationError(f"{at} must be a {_name(kind)}, not {data!r:.60}")
+    return ValidationError(f"{at} must be a {type_name(kind)}, not {data!r:.60}")
 
 
-def _name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind)
-
-
-_WRITERS: Final[Mapping[type, Writer]] = types.MappingProxyType(
-    {
-        date: lambda day: day.isoformat(),  # A datetime is a date, too, and has its own entry.
-        time: time.isoformat,
-        timedelta: timedelta.total_seconds,
-        UUID: str,
-        Decimal: str,
-        PurePath: str,
-        bytes: lambda value: base64.b64encode(value).decode(),
-        Enum: lambda member: member.value,
-    }
-)
 _PARSERS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
     {
         datetime: datetime.fromisoformat,
@@ -336,4 +265,3 @@ _FORMS: Final[Mapping[Any, Callable[[Any, Any, str], Any]]] = types.MappingProxy
 _COLLECTIONS: Final[Mapping[Any, Writer]] = types.MappingProxyType(
     {tuple: tuple, set: set, frozenset: frozenset, AbstractSet: frozenset, MutableSet: set, deque: deque}
 )
-_ATOMS: Final = frozenset((str, int, float, bool, type(None), bytes))

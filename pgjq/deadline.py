@@ -18,6 +18,8 @@ from contextvars import ContextVar, copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pgjq.errors import StorageUnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
@@ -133,3 +135,14 @@ def acquire_in_time(lock: Any, patience: float = inf) -> bool:
         if lock.acquire(timeout=min(LOOK_SECONDS, left)):
             return True
     return False
+
+
+@contextmanager
+def holding(lock: Any, busy: str) -> Generator[None]:
+    """Hold a `threading` lock for a block; raise StorageUnavailableError with this message at the deadline."""
+    if not acquire_in_time(lock):
+        raise StorageUnavailableError(busy)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -26,7 +26,7 @@ from pgjq.options import (
     SHORT_MAX,
     OnFailed,
 )
-from pgjq.policy import POLICIES, Policy
+from pgjq.policy import POLICIES, PolicyName
 
 Seconds = float | timedelta
 
@@ -123,7 +123,7 @@ class QueueOptions(QueueChanges, total=False):
     """Options of `create_queue`. The last two cannot be changed later."""
 
     policy: Annotated[
-        Policy, Option(Choice(POLICIES), "How many jobs of a key may be in which state.", default="standard")
+        PolicyName, Option(Choice(POLICIES), "How many jobs of a key may be in which state.", default="standard")
     ]
     partition: Annotated[
         bool, Option(Boolean(), "Give the queue tables of its own: others stay fast, and it is deleted at once.", False)

@@ -128,7 +128,7 @@ def _translated_errors(home: Path) -> Generator[None]:
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         said = (error.stderr or error.stdout) if isinstance(error, subprocess.CalledProcessError) else error
         log = home / "data" / "server.log"
-        message = f"The embedded PostgreSQL in {home} could not start: {str(said).strip()}\nIts log is {log}"
+        message = f"the embedded PostgreSQL in {home} could not start: {str(said).strip()}\nIts log is {log}"
         raise StorageUnavailableError(message + _last_lines(log)) from error
 
 

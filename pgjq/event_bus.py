@@ -49,7 +49,7 @@ class EventBus:
         """Return whether the event has a callback: this check is cheaper than making an event."""
         return name in self._callbacks
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Call the callbacks for an event."""
         for callback in self._callbacks.get(event.name, ()):
             self._call(callback, event)

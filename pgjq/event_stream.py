@@ -158,19 +158,19 @@ class EventCallbacks:
     def _listen(self, feed: EventStream) -> None:
         try:
             for event in feed:
-                self._tell(event)
+                self._deliver(event)
         except PgjqError as error:
             self.bus.error(error, "listening to events ended")
 
     async def _listen_async(self, feed: AsyncEventStream) -> None:
         try:
             async for event in feed:
-                self._tell(event)
+                self._deliver(event)
         except PgjqError as error:
             self.bus.error(error, "listening to events ended")
 
-    def _tell(self, event: Event) -> None:
-        self.bus.tell(event)
+    def _deliver(self, event: Event) -> None:
+        self.bus.publish(event)
         if (dropped := self._feed.dropped) > self._dropped:
             lost, self._dropped = dropped - self._dropped, dropped
             self.bus.error(PgjqError(f"{lost} events were dropped: callbacks are slower than events"), "listening")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from pgjq.policy import Policy
+    from pgjq.policy import PolicyName
     from pgjq.schedules.schedule import TickOutcome
 
 State = Literal["queued", "processing", "failing", "completed", "failed", "cancelled"]
@@ -30,8 +30,10 @@ LeadershipName = Literal["leadership_acquired", "leadership_lost"]
 Action = Literal["recovered", "failed", "cancelled"]
 Reason = Literal["lease", "expired"]
 WarningReason = Literal["unknown_task", "newer_version", "no_handler"]
+AttemptOutcome = Literal["completed", "failed", "stalled", "released", "snoozed", "expired", "cancelled", "lease_lost"]
 
 STATES: tuple[State, ...] = ("queued", "processing", "failing", "completed", "failed", "cancelled")
+ATTEMPTS_KEPT: Final = 20  # Of each job: the first, and the last nineteen.
 LIVE: frozenset[State] = frozenset(("queued", "processing", "failing"))
 TASK_LENGTH: Final = 128
 _CONTROL: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
@@ -90,6 +92,22 @@ class JobError:
     type: str
     message: str
     traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a job that has ended.
+
+    `number` counts the job's runs from 1, including those whose attempts do not count. `lease_lost` is the outcome of a
+    run that was taken from its worker by an operator; a run that a reaper takes back is `stalled` or `expired`.
+    """
+
+    number: int
+    worker: str | None
+    started_at: datetime
+    ended_at: datetime
+    outcome: AttemptOutcome
+    error: JobError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +171,7 @@ class QueueInfo:
     """A queue's definition with its effective values, and its last counted statistics."""
 
     name: str
-    policy: Policy
+    policy: PolicyName
     partition: bool
     dead_letter: str | None
     warning_queue_size: int | None

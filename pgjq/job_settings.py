@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pgjq.declared_options import ENQUEUE_OPTIONS
 from pgjq.errors import ValidationError
@@ -34,8 +34,8 @@ def new_job(job_id: str | None, payload: Any, options: EnqueueOptions) -> NewJob
         raise ValidationError(f"unknown option {', '.join(unknown)}; the options are {', '.join(known)}") from error
 
 
-def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
-    """Check and resolve a job's options; those not set come from `usual`."""
+def settings(job: NewJob, defaults: Settings = DEFAULT_SETTINGS) -> Settings:
+    """Check and resolve a job's options; those not set come from `defaults`."""
     if job.run_at is not None and job.delay is not None:
         raise ValidationError("pass run_at or delay, not both")
     given: dict[str, Any] = {n: check(n, v) for n, check, unset in _CHECKS if (v := getattr(job, n)) is not unset}
@@ -44,19 +44,19 @@ def settings(job: NewJob, usual: Settings = DEFAULT_SETTINGS) -> Settings:
         given["options"] = JobOptions(**kept)
     if job.backoff_by_default:
         given["backoff_by_default"] = True
-    return Settings(**_resolve(given, usual)) if given else usual
+    return Settings(**_resolve(given, defaults)) if given else defaults
 
 
-def _resolve(given: dict[str, Any], usual: Settings) -> dict[str, Any]:
-    """Replace the options that stand for others, and add those of `usual`."""
+def _resolve(given: dict[str, Any], defaults: Settings) -> dict[str, Any]:
+    """Replace the options that stand for others, and add those of `defaults`."""
     if "retry_limit" in given:
         given["max_attempts"] = _max_attempts(given)
     if "debounce" in given or "singleton_next_slot" in given:
         _resolve_slot(given)
     if "result_ttl" not in given:
-        given["result_ttl"] = usual.result_ttl
+        given["result_ttl"] = defaults.result_ttl
     if "max_attempts" not in given:
-        given["max_attempts"] = usual.max_attempts
+        given["max_attempts"] = defaults.max_attempts
     return given
 
 
@@ -80,3 +80,14 @@ def _resolve_slot(given: dict[str, Any]) -> None:
         given["singleton_next_slot"] = True
     elif "singleton_seconds" not in given:
         raise ValidationError("singleton_next_slot needs singleton_seconds: how long a slot is")
+
+
+def without_connection(options: EnqueueOptions) -> EnqueueOptions:
+    """Return the options of a call that waits for its job, which cannot have a connection."""
+    given = cast("dict[str, Any]", options)
+    if given.get("connection") is not None:
+        raise ValidationError(
+            "connection= and waiting exclude each other: the job is not there before that connection commits;"
+            " enqueue, commit, and then enqueue_and_wait with the same id"
+        )
+    return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

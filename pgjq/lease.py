@@ -120,8 +120,9 @@ class LeasePolicy:
             )
 
 
-def visible_for(timeout: float) -> LeasePolicy:
+def visible_for(visibility_timeout: float | timedelta) -> LeasePolicy:
     """Return the policy for which `visibility_timeout` is the short form."""
+    timeout = check_seconds("visibility_timeout", visibility_timeout, above=0)
     return LeasePolicy(lease=timeout, heartbeat=timeout / 3)
 
 

@@ -4,7 +4,8 @@ A middleware is an object with a method `run(job, call_next)`, a method `enqueue
 async. Each goes on with `call_next(job)`; the first of a list is the outermost.
 
 * `run` surrounds the handler or task, and returns its result. Plain functions and coroutines mix: a plain `run` around
-  a coroutine blocks a thread, not the event loop. A context variable set in one is seen by what it calls.
+  a coroutine blocks a thread, not the event loop. A middleware that also has a coroutine function `run_async` gets
+  coroutines there, and needs no thread. A context variable set in one is seen by what it calls.
 * `enqueue` sees each `NewJob`, with its id, before the storage does, and may pass on another one or raise. The jobs are
   written together after that: `call_next` returns `EnqueueResult("queued", id)`, and `enqueue` or `enqueue_many`
   returns what the storage answered. A middleware that does not call `call_next` keeps its job out, and returns the
@@ -24,9 +25,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pgjq.blocking import drive
 from pgjq.errors import ValidationError
 from pgjq.job import EnqueueResult
-from pgjq.worker.bridge import Bridge
 from pgjq.worker.current_job import set_current_job
 from pgjq.worker.job import as_async, as_sync
+from pgjq.worker.loop_bridge import Bridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -53,14 +54,15 @@ class RunChain:
     """Puts middleware around the targets of a queue; made on the worker's loop."""
 
     def __init__(self, middleware: Sequence[Any], storage: Storage) -> None:
-        self._runs = [item.run for item in middleware if hasattr(item, "run")]
+        self._runs = [item for item in middleware if hasattr(item, "run")]
         self._storage = storage
         self._loop = asyncio.get_running_loop()
 
     def around(self, target: Target) -> Target:
         """Return a target that calls the middleware, which calls this one."""
-        for run in reversed(self._runs):
-            target = self._wrap(run, target)
+        for item in reversed(self._runs):
+            in_async_mode = getattr(item, "run_async", None) if target.is_coroutine else None
+            target = self._wrap(in_async_mode or item.run, target)
         return target
 
     def _wrap(self, run: Callable[..., Any], inner: Target) -> Target:

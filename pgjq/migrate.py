@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.errors import MissingExtraError, SchemaError, StorageError, StorageUnavailableError, ValidationError
 from pgjq.redaction import read_redacted
-from pgjq.storage.postgres.queries import check_schema_name, read, resources
+from pgjq.storage.postgres.queries import check_schema_name, comments, read, render, resources
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,8 +39,8 @@ class Status(NamedTuple):
 def migrate(conninfo: str, schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> None:
     """Upgrade a database's schema to `revision`; every process may call it at every start.
 
-    With `roles`, it creates the missing roles of producers, workers, monitors and admins, and grants their privileges
-    (`docs/roles.md`). Later upgrades keep these grants complete.
+    With `roles`, it creates the missing roles of producers, workers, monitors, Spark and admins, and grants their
+    privileges (`docs/roles.md`). Later upgrades keep these grants complete.
     """
     _run(conninfo, schema, "upgrade", revision, roles=roles)
 
@@ -52,16 +52,24 @@ def downgrade(conninfo: str, schema: str = "pgjq", revision: str = "base") -> No
 
 def status(conninfo: str, schema: str = "pgjq") -> Status:
     """Return the revision of a database and the newest one of this code."""
-    config = _config(check_schema_name(schema))
+    check_schema_name(schema)
+    head = newest_revision()
 
     from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
 
-    head = ScriptDirectory.from_config(config).get_current_head()
     with _engine(conninfo) as engine, engine.connect() as connection:
         check_ours(connection, schema)
         context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
-        return Status(context.get_current_revision(), str(head))
+        return Status(context.get_current_revision(), head)
+
+
+def newest_revision() -> str:
+    """Return the newest revision of this code."""
+    config = _config("pgjq")
+
+    from alembic.script import ScriptDirectory
+
+    return str(ScriptDirectory.from_config(config).get_current_head())
 
 
 def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = False) -> str:
@@ -77,12 +85,38 @@ def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = Fa
     return config.output_buffer.getvalue()
 
 
+def upgrade_statements(schema: str, start: str | None, revision: str) -> str:
+    """Return the SQL that upgrades from one revision (None: no schema) to another; nothing if it is there already."""
+    config = _config(check_schema_name(schema))
+
+    from alembic.script import ScriptDirectory
+
+    if start is None:
+        return statements(schema, revision)
+    with _known_revisions(revision):
+        reached = {found.revision for found in ScriptDirectory.from_config(config).iterate_revisions(start, "base")}
+        return "" if revision in reached else statements(schema, f"{start}:{revision}")
+
+
+def downgrade_statements(schema: str, start: str, revision: str) -> str:
+    """Return the SQL that takes a schema back from one revision to another; `base` deletes every job as well."""
+    config = _config(check_schema_name(schema))
+
+    from alembic import command
+
+    config.output_buffer = io.StringIO()
+    with _known_revisions(revision):
+        command.downgrade(config, f"{start}:{revision}", sql=True)
+    return config.output_buffer.getvalue()
+
+
 def run_sql(path: str) -> None:
-    """Run a file below `sql/` inside a revision, in the schema of this migration."""
+    """Run a file below `sql/` inside a revision, in the schema of this migration, and comment on what it defines."""
     from alembic import op
 
+    text = read(path)
     # Alembic reads a string as SQLAlchemy text, in which a colon may start a parameter.
-    op.execute(read(path, current_schema()).replace(":", "\\:"))
+    op.execute(render(text + comments(text), current_schema()).replace(":", "\\:"))
 
 
 def grant_roles() -> None:
@@ -212,7 +246,7 @@ def _run(conninfo: str, schema: str, verb: str, revision: str, *, roles: bool = 
 
 def _check_newest(revision: str, *, roles: bool) -> bool:
     if roles and revision not in ("head", "heads"):
-        raise ValidationError(f"roles get their rights at the newest revision, not at {revision}: leave one out")
+        raise ValidationError(f"roles need the newest revision, not {revision}: leave out roles or revision")
     return roles
 
 

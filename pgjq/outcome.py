@@ -8,8 +8,8 @@ pure function.
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
 
 from pgjq.job import JobError
 from pgjq.options import check_seconds
@@ -18,7 +18,7 @@ from pgjq.retry import retry_delay
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from pgjq.job import State
+    from pgjq.job import AttemptOutcome, State
     from pgjq.options import JobOptions
 
 
@@ -31,19 +31,24 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Failed, runs again after `delay` seconds; `cause` is the exception if raised here."""
+    """Failed, runs again after `delay` seconds; `cause` is the exception if raised here.
+
+    `expired`: the attempt took too long.
+    """
 
     error: JobError
     delay: float = 0.0
     cause: BaseException | None = field(default=None, compare=False, repr=False)
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Failed permanently; `cause` is the exception, if it was raised in this process."""
+    """Failed permanently; `cause` and `expired` as in `Failing`."""
 
     error: JobError
     cause: BaseException | None = field(default=None, compare=False, repr=False)
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,28 @@ def may_have_led_to(outcome: Outcome, state: State, *, same_error: bool) -> bool
             return isinstance(outcome, Released | Snoozed) or (isinstance(outcome, Failing) and same_error)
         case _:
             return isinstance(outcome, Released | Snoozed)
+
+
+def attempt_outcome(outcome: Outcome) -> AttemptOutcome:
+    """Return the outcome of a run as its attempt records it."""
+    match outcome:
+        case Completed():
+            return "completed"
+        case Failing() | Failed():
+            return "expired" if outcome.expired else "failed"
+        case Released():
+            return "released"
+        case Snoozed():
+            return "snoozed"
+        case Cancelled():
+            return "cancelled"
+        case _:
+            assert_never(outcome)
+
+
+def expire(outcome: Outcome) -> Outcome:
+    """Mark the outcome of an attempt that took too long."""
+    return replace(outcome, expired=True) if isinstance(outcome, Failing | Failed) else outcome
 
 
 def decide(error: BaseException, *, attempts: int, max_attempts: int, options: JobOptions, chance: float) -> Outcome:

@@ -19,18 +19,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pgjq.blocking import drive
+from pgjq.deadline import Deadline, bounded
 from pgjq.errors import PgjqError, UnsupportedError, ValidationError
 from pgjq.event_bus import EventBus
 from pgjq.ids import process_name
 from pgjq.job import Event
 from pgjq.lease import LeasePolicy, visible_for
-from pgjq.options import check_seconds
 from pgjq.serde import JsonSerde
+from pgjq.worker.engine_runner import Runnable
 from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.leadership import LeaderElection, Leadership
 from pgjq.worker.periodic_thread import Loop
-from pgjq.worker.service import Runnable
-from pgjq.worker.worker_reaper import stalled, sweep
+from pgjq.worker.reaping import reap_overdue, stalled
 
 if TYPE_CHECKING:
     import logging
@@ -45,7 +45,7 @@ ReaperEvent = Literal["stalled", "error", "leadership_acquired", "leadership_los
 NAMES = ("stalled", "error", "leadership_acquired", "leadership_lost")
 ROLE = "reaper"
 LOOK = 0.2
-GOODBYE_SECONDS = 2.0
+STOP_SECONDS = 2.0
 
 
 class Reaper(Runnable):
@@ -75,7 +75,8 @@ class Reaper(Runnable):
         self._running: _Running | None = None
         if self.leader_election.enabled and not storage.capabilities.leader_election:
             raise UnsupportedError(
-                f"{type(storage).__name__} has no leaders; use LeaderElection(enabled=False), or another storage"
+                f"{type(storage).__name__} has no leader election: pass LeaderElection(enabled=False), or use another"
+                " storage"
             )
 
     @property
@@ -97,7 +98,7 @@ class Reaper(Runnable):
         """
         if inspect.iscoroutinefunction(callback):
             raise ValidationError("a reaper calls plain functions: it has no event loop")
-        self._bus.on(event, callback if event in ("stalled", "error") else _with_or_without(callback))
+        self._bus.on(event, callback if event in ("stalled", "error") else _with_optional_argument(callback))
 
     def start(self) -> None:
         """Start to reap, or to run for leader."""
@@ -117,6 +118,11 @@ class _Running:
     """A reaper between `start` and `stop`."""
 
     def __init__(self, reaper: Reaper, bus: EventBus) -> None:
+        self._deadline = Deadline()  # Of every call; `stop` brings it forward.
+        with bounded(self._deadline):
+            self._prepare(reaper, bus)
+
+    def _prepare(self, reaper: Reaper, bus: EventBus) -> None:
         self._id = reaper.reaper_id
         self._policy = reaper.lease_policy
         self._serde = reaper.payload_serde
@@ -134,7 +140,7 @@ class _Running:
                 self._id,
                 reaper.leader_election,
                 acquired=self._acquired,
-                lost=lambda: self._tell("leadership_lost"),
+                lost=lambda: self._publish("leadership_lost"),
                 report=faults.activity("running for leader"),
             )
 
@@ -149,10 +155,12 @@ class _Running:
 
     def stop(self) -> None:
         self._stopped = True
-        if self._leadership is not None:
-            self._leadership.stop()
-        self._loop.stop(timeout=GOODBYE_SECONDS)
-        drive(self._ops.close())  # Ends the wait of a thread for a connection.
+        self._deadline.end_within(STOP_SECONDS)
+        with bounded(self._deadline):
+            if self._leadership is not None:
+                self._leadership.stop()
+            self._loop.stop(timeout=STOP_SECONDS)
+            drive(self._ops.close())  # Ends the wait of a thread for a connection.
 
     def _step(self) -> float:
         """Sweep if something is due, and return the seconds until the next look."""
@@ -161,33 +169,31 @@ class _Running:
             # statement.
             self._swept = 0.0
             return LOOK
-        due = drive(self._ops.next_deadline())
-        if self._is_time_to_sweep(due) and self._sweep():
+        found, due = reap_overdue(
+            self._ops, self._policy.stale_age, self._bus.logger, always=self._must_sweep(time.monotonic())
+        )
+        if self._bus.wants("stalled"):
+            for job in found:
+                self._bus.publish(stalled(job, self._serde))
+        if found:
             return 0.0  # There may be more; check leadership again first.
         # Overdue jobs that were not taken are locked by another transaction, or younger than stale_age.
         return LOOK if due is None or due <= 0 else min(LOOK, due)
 
-    def _is_time_to_sweep(self, due: float | None) -> bool:
+    def _must_sweep(self, now: float) -> bool:
+        """Return whether to sweep whatever the next deadline is: at first, and every `reap_interval` seconds."""
         interval = self._policy.reap_interval
-        is_first = self._swept == 0.0
-        is_floor = interval > 0 and time.monotonic() - self._swept >= interval
-        return is_first or is_floor or (due is not None and due <= 0)
-
-    def _sweep(self) -> bool:
-        """Reap one batch; return whether there was any job to reap."""
-        self._swept = time.monotonic()
-        found = sweep(self._ops, self._policy.stale_age, self._bus.logger)
-        if self._bus.wants("stalled"):
-            for job in found:
-                self._bus.tell(stalled(job, self._serde))
-        return bool(found)
+        if self._swept and not 0 < interval <= now - self._swept:
+            return False
+        self._swept = now
+        return True
 
     def _acquired(self) -> None:
-        self._tell("leadership_acquired")
-        self._loop.nudge()
+        self._publish("leadership_acquired")
+        self._loop.run_now()
 
-    def _tell(self, name: LeadershipName) -> None:
-        self._bus.tell(Event(name, "", self._id, datetime.now(UTC)))
+    def _publish(self, name: LeadershipName) -> None:
+        self._bus.publish(Event(name, "", self._id, datetime.now(UTC)))
 
     def _publish_error(self, error: Exception, doing: str) -> bool:
         if self._bus.wants("error"):
@@ -200,10 +206,10 @@ def _policy(visibility_timeout: float | timedelta | None, policy: LeasePolicy | 
         return policy or LeasePolicy()
     if policy is not None:
         raise ValidationError("pass visibility_timeout or lease_policy, not both")
-    return visible_for(check_seconds("visibility_timeout", visibility_timeout, above=0))
+    return visible_for(visibility_timeout)
 
 
-def _with_or_without(callback: Callable[..., Any]) -> Callable[[Event], Any]:
+def _with_optional_argument(callback: Callable[..., Any]) -> Callable[[Event], Any]:
     """Wrap a function so that it is called without an argument if it takes none."""
     try:
         inspect.signature(callback).bind(None)

@@ -69,13 +69,13 @@ class ResultRequest:
 
 
 async def request_result(
-    ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None]
+    ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None]
 ) -> bytes | None:
-    """Return the job's result as bytes; `told` is called with the result of the enqueue."""
+    """Return the job's result as bytes; `publish_result` is called with the result of the enqueue."""
     until = time.monotonic() + question.timeout
     with bounded(Deadline(question.timeout + SLACK_SECONDS)):
         try:
-            return await _request_result(ops, question, told, until)
+            return await _request_result(ops, question, publish_result, until)
         except StorageUnavailableError as error:
             if time.monotonic() < until:
                 raise
@@ -111,12 +111,12 @@ async def _join_result(ops: Operations, wanted: JobReference, until: float) -> b
 
 
 async def _request_result(
-    ops: Operations, question: ResultRequest, told: Callable[[EnqueueResult], None], until: float
+    ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None], until: float
 ) -> bytes | None:
     waiter = await ops.result_waiter(question.queue, question.job.id)
     try:
         enqueued = await waiter.enqueue(question.job, generated_id=question.generated_id)
-        told(enqueued)
+        publish_result(enqueued)
         if enqueued.status == "completed":
             return enqueued.result
         answer = await waiter.answer(max(0.0, until - time.monotonic()))

@@ -7,7 +7,7 @@ decides, and writes it if no other change or tick came in between; else it start
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
 
 from pgjq.administration import Administration
@@ -15,14 +15,15 @@ from pgjq.errors import PolicyError, UnsupportedError, ValidationError
 from pgjq.job import task_name
 from pgjq.options import check_datetime, check_int
 from pgjq.schedules.plan import Plan, PlannedTick, next_runs, runs_between
-from pgjq.schedules.schedule import Payload, ScheduleInfo, change, check_name, define, info, resume
+from pgjq.schedules.schedule import Payload, ScheduleInfo, change, check_name, define, info, resume, tick_name
 from pgjq.serde import serialize_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime, timedelta
 
-    from pgjq.schedules.schedule import Missed, Overlap, Schedule, ScheduleTick
+    from pgjq.schedules.options import JobScheduleOptions
+    from pgjq.schedules.schedule import Schedule, ScheduleTick
     from pgjq.serde import Serde
     from pgjq.storage.schedules import ScheduleOperations
 
@@ -85,35 +86,18 @@ class AsyncScheduling(Scheduling):
         *,
         cron: str | None = None,
         every: float | timedelta | None = None,
-        timezone: str = "UTC",
-        start_at: datetime | None = None,
-        end_at: datetime | None = None,
-        missed: Missed = "once",
-        overlap: Overlap = "allow",
-        jitter: float | timedelta = 0.0,
-        starting_deadline: float | timedelta | None = None,
-        **job_options: Any,
+        **options: Unpack[JobScheduleOptions],
     ) -> ScheduleInfo:
         """Have workers enqueue a job at the times of `cron` or `every`; the id of each is `{name}@{tick}`.
 
-        ValidationError if the name exists: `update_schedule` changes it. `missed` says what becomes of ticks that no
-        worker made in time, `overlap` whether a job is made while an earlier one is live.
+        ValidationError if the name exists: `update_schedule` changes it. Options of the schedule: `timezone` ("UTC"),
+        `start_at`, `end_at`, `missed` ("once": what becomes of ticks that no worker made in time), `overlap` ("allow":
+        whether a job is made while an earlier one is live), `jitter` (0), `starting_deadline`. All others are those of
+        its jobs, as in `enqueue`, but for `delay` and `run_at`.
         """
-        values = {
-            "cron": cron,
-            "every": every,
-            "timezone": timezone,
-            "start_at": start_at,
-            "end_at": end_at,
-            "missed": missed,
-            "overlap": overlap,
-            "jitter": jitter,
-            "starting_deadline": starting_deadline,
-            **job_options,
-        }
         ops = self._schedules()
         data = self._payload(payload, check_name(name))
-        new = define(name, queue, data, await ops.storage_time(), values)
+        new = define(name, queue, data, await ops.storage_time(), {"cron": cron, "every": every, **options})
         if not await ops.put_schedule(new, revision=None):
             raise ValidationError(f"schedule {name!r} exists; update_schedule changes it")
         return self._info_of(new)
@@ -158,15 +142,15 @@ class AsyncScheduling(Scheduling):
     async def backfill_schedule(self, name: str, since: datetime, until: datetime) -> list[str]:
         """Make the jobs of the ticks from `since` to before `until`; return their ids.
 
-        A tick whose id is taken makes none. ValidationError if there are more than 1,000 ticks, or if `until` is in the
-        future.
+        A tick whose id is taken makes none. ValidationError if there are more than 1,000 ticks, or if one of them is in
+        the future.
         """
         since, until = check_datetime("since", since), check_datetime("until", until)
 
         def missing(schedule: Schedule, now: datetime) -> Plan:
-            if until > now:
-                raise ValidationError("until must not be in the future: those ticks are still to come")
             ticks = tuple(PlannedTick(tick) for tick in runs_between(schedule, since, until))
+            if ticks and ticks[-1].tick > now:
+                raise ValidationError(f"until is in the future: the tick {tick_name(ticks[-1].tick)} is still to come")
             return Plan(schedule, ticks, schedule.next_run_at, forced="backfilled")
 
         _, made = await self._force(name, missing)

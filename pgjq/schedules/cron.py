@@ -39,6 +39,7 @@ WEEKDAY_NAMES: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 DAYS_OF_WEEK: Final = 7
 SUNDAY: Final = 7  # The other number of Sunday, which is 0 in a `Cron`.
 HOURS: Final = 24
+LONGEST_DAY: Final = 49  # Hours: a zone that moves over the date line has a day twice.
 FIVE, SIX = 5, 6
 
 
@@ -72,7 +73,7 @@ class Cron:
     weekdays: frozenset[int]
     nth: frozenset[tuple[int, int]]
     either: bool
-    keeps_interval: bool  # The hour is `*` or a step.
+    keeps_interval: bool  # The hour is `*` or a step to the end of the day; then `hours` goes on after midnight.
 
     def matches_day(self, day: date) -> bool:
         """Return whether a date of a matching month is named."""
@@ -169,20 +170,30 @@ def _spelled_out(text: str) -> str:
 
 def _of_fields(text: str, words: list[str]) -> Cron:
     second, minute, hour, day, month, weekday = words
-    hours = _values(HOUR, hour, text)
+    hours, keeps_interval = _hours(hour, text)
     weekdays, nth = _weekdays(weekday, text)
     return Cron(
         text=text,
         seconds=tuple(sorted(_values(SECOND, second, text))),
         minutes=tuple(sorted(_values(MINUTE, minute, text))),
-        hours=tuple(sorted(hours)),
+        hours=hours,
         days=_days(day, text),
         months=frozenset(_values(MONTH, month, text)),
         weekdays=weekdays,
         nth=nth,
         either=not day.startswith("*") and not weekday.startswith("*"),
-        keeps_interval=len(hours) == HOURS or ("/" in hour and "," not in hour),
+        keeps_interval=keeps_interval,
     )
+
+
+def _hours(word: str, text: str) -> tuple[tuple[int, ...], bool]:
+    """Return the hours, and whether they are an interval that only the end of the day ends: `*`, `*/2`, `1/3`."""
+    hours = sorted(_values(HOUR, word, text))
+    span, _, step = word.partition("/")
+    is_step = bool(step) and "," not in word and ("-" not in span or span.endswith(f"-{HOUR.high}"))
+    if len(hours) < HOURS and not is_step:
+        return tuple(hours), False
+    return tuple(range(hours[0], LONGEST_DAY, int(step) if is_step else 1)), True
 
 
 def _days(word: str, text: str) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 * The ticks from `next_run_at` to now are due: usually one, more if no worker has looked for a while.
 * `missed` says which of them make a job. `"skip"`: each that is at most `starting_deadline` late (60 s unless set);
-  `"once"`: the last one; `"all"`: each, the last 1,000 of them. A `starting_deadline` that was set holds for all three.
+  `"once"`: the last one, however late; `"all"`: each, the last 1,000 of them.
 * A paused schedule makes none, and moves on: so a pause builds no backlog.
 
 The storage applies a plan if the schedule has not changed meanwhile, decides about `overlap` in the same commit, and
@@ -93,10 +93,11 @@ def spread(schedule: Schedule, tick: datetime) -> timedelta:
 
 
 def _due(schedule: Schedule, times: Times, now: datetime) -> list[datetime]:
-    """List the last due ticks, oldest first."""
+    """List the last due ticks, oldest first: those that may make a job, and those that leave a trace."""
     first, found = schedule.next_run_at, list[datetime]()
+    most = TRACES + 1 if schedule.missed == "once" or schedule.paused else AT_MOST
     moment = times.before(now + MICROSECOND)
-    while moment is not None and first is not None and moment >= first and len(found) < AT_MOST:
+    while moment is not None and first is not None and moment >= first and len(found) < most:
         found.append(moment)
         moment = times.before(moment)
     # A tick that newer rules of its time zone have moved is made as it was planned.
@@ -106,8 +107,8 @@ def _due(schedule: Schedule, times: Times, now: datetime) -> list[datetime]:
 def _decide(schedule: Schedule, due: list[datetime], now: datetime) -> list[PlannedTick]:
     if schedule.paused:
         return [PlannedTick(tick, outcome="paused") for tick in due[-TRACES:]]
-    deadline = schedule.starting_deadline or (DEADLINE if schedule.missed == "skip" else None)
-    late = [tick for tick in due if deadline is not None and now - tick > timedelta(seconds=deadline)]
+    deadline = timedelta(seconds=DEADLINE if schedule.starting_deadline is None else schedule.starting_deadline)
+    late = [tick for tick in due if now - tick > deadline] if schedule.missed == "skip" else []
     rest = due[len(late) :]
     planned = [PlannedTick(tick, outcome="too_late", detail=_lateness(now - tick)) for tick in late[-TRACES:]]
     if schedule.missed == "once" and rest:

@@ -2,8 +2,8 @@
 
 Daylight saving, for a cron expression with a fixed hour: each of its local times runs once for each local day that
 exists. A time inside a gap runs when the gap ends, and a time that occurs twice runs the first time. If the hour is `*`
-or a step, the expression runs whenever the local clock shows one of its times: in both passes of a repeated hour, and
-not for times that the clock skips. So `*/15 * * * *` runs every 15 minutes of real time through both.
+or a step, the expression counts real time from the beginning of the local day: `*/15 * * * *` and `0 */2 * * *` keep
+their intervals through both, and the next day begins as usual.
 
 Interval: `anchor + n · every`, in real time.
 """
@@ -11,15 +11,16 @@ Interval: `anchor + n · every`, in real time.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pgjq.schedules.zone import DAY, EPOCH, EPOCH_ORDINAL, local_day, pieces
+from pgjq.schedules.zone import DAY, EPOCH, EPOCH_ORDINAL, local_day, pieces, whole_day
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from pgjq.schedules.cron import Cron
-    from pgjq.schedules.zone import Piece
+    from pgjq.schedules.zone import OffsetPeriod
 
 SECOND: Final = timedelta(seconds=1)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -48,6 +49,9 @@ class CronTimes:
     def __init__(self, cron: Cron, zone: ZoneInfo) -> None:
         self._cron = cron
         self._zone = zone
+        # The ticks of one day ask for the same dates again: without this, a rare date is searched for each of them.
+        self._date_from = lru_cache(maxsize=16)(cron.date_from)
+        self._date_until = lru_cache(maxsize=16)(cron.date_until)
 
     def after(self, moment: datetime) -> datetime | None:
         """See `Times`."""
@@ -58,14 +62,14 @@ class CronTimes:
         # what it finds with the next day.
         best: int | None = None
         last: int | None = None
-        day = self._cron.date_from(local_day(self._zone, second) - 1)
+        day = self._date_from(local_day(self._zone, second) - 1)
         for _ in range(LOOKS):
             if day is None or (last is not None and day > last):
                 break
             found = self._first_of(day, second)
             if found is not None and (best is None or found < best):
                 best, last = found, last or day + 1
-            day = self._cron.date_from(day + 1)
+            day = self._date_from(day + 1)
         return None if best is None else EPOCH + best * SECOND
 
     def before(self, moment: datetime) -> datetime | None:
@@ -75,14 +79,14 @@ class CronTimes:
             return None
         best: int | None = None
         last: int | None = None
-        day = self._cron.date_until(local_day(self._zone, second) + 1)
+        day = self._date_until(local_day(self._zone, second) + 1)
         for _ in range(LOOKS):
             if day is None or (last is not None and day < last):
                 break
             found = self._last_of(day, second)
             if found is not None and (best is None or found > best):
                 best, last = found, last or day - 1
-            day = self._cron.date_until(day - 1)
+            day = self._date_until(day - 1)
         return None if best is None else EPOCH + best * SECOND
 
     def _first_of(self, day: int, after: int) -> int | None:
@@ -113,12 +117,12 @@ class CronTimes:
                 return midnight + found - piece.offset
         return None
 
-    def _names_any(self, piece: Piece, midnight: int) -> bool:
+    def _names_any(self, piece: OffsetPeriod, midnight: int) -> bool:
         found = self._cron.time_from(piece.start - midnight)
         return found is not None and midnight + found < piece.end
 
-    def _pieces(self, day: int) -> tuple[Piece, ...]:
-        return pieces(self._zone, day, every_second=self._cron.keeps_interval)
+    def _pieces(self, day: int) -> tuple[OffsetPeriod, ...]:
+        return (whole_day if self._cron.keeps_interval else pieces)(self._zone, day)
 
 
 class IntervalTimes:

@@ -18,7 +18,7 @@ EPOCH_ORDINAL: Final = EPOCH.toordinal()
 NAME_LENGTH: Final = 64
 
 
-class Piece(NamedTuple):
+class OffsetPeriod(NamedTuple):
     """Local times `[start, end)` as seconds since 1970, and what to subtract to get UTC.
 
     With `instant` the local times do not exist: the clock skips them at that second of UTC.
@@ -46,26 +46,46 @@ def local_day(zone: ZoneInfo, second: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def pieces(zone: ZoneInfo, ordinal: int, *, every_second: bool) -> tuple[Piece, ...]:
-    """Return the pieces of a local day, in the order of real time; none if the zone skipped the whole day.
+def pieces(zone: ZoneInfo, ordinal: int) -> tuple[OffsetPeriod, ...]:
+    """Return each local time of a local day once, in the order of real time; none if the zone skipped the whole day.
 
-    With `every_second`, local times that occur twice are in two pieces; else they are in the first one only, and
-    skipped local times have a piece, too.
+    Local times that occur twice are in the first piece only; skipped local times have a piece, too.
     """
     start = (ordinal - EPOCH_ORDINAL) * DAY
     end, reached = start + DAY, start
-    found: list[Piece] = []
+    found: list[OffsetPeriod] = []
     exists = False
     for begins, ends, offset in _segments(zone, start - DAY, end + DAY):
         first, last = begins + offset, min(ends + offset, end)
         exists = exists or (first < end and last > start)
-        if not every_second and first > reached:
-            found.append(Piece(reached, min(first, end), offset, begins))
-        first = max(first, start if every_second else reached)
+        if first > reached:
+            found.append(OffsetPeriod(reached, min(first, end), offset, begins))
+        first = max(first, reached)
         if first < last:
-            found.append(Piece(first, last, offset))
+            found.append(OffsetPeriod(first, last, offset))
         reached = max(reached, last)
     return tuple(piece for piece in found if piece.start < piece.end) if exists else ()
+
+
+@lru_cache(maxsize=4096)
+def whole_day(zone: ZoneInfo, ordinal: int) -> tuple[OffsetPeriod, ...]:
+    """Return a local day as one piece of real time: its clock is not set before the next day begins.
+
+    So a day on which the clock is set has, for example, 23 or 25 hours; a day that the zone skipped has no piece.
+    """
+    start = (ordinal - EPOCH_ORDINAL) * DAY
+    begins = _begin(zone, ordinal)
+    length = _begin(zone, ordinal + 1) - begins
+    return (OffsetPeriod(start, start + length, start - begins),) if length else ()
+
+
+def _begin(zone: ZoneInfo, ordinal: int) -> int:
+    """Return the first second of UTC at which the local clock shows a day, or a later one."""
+    midnight = (ordinal - EPOCH_ORDINAL) * DAY
+    for begins, ends, offset in _segments(zone, midnight - DAY, midnight + DAY):
+        if ends + offset > midnight:
+            return max(begins, midnight - offset)
+    return midnight + DAY
 
 
 def _segments(zone: ZoneInfo, start: int, end: int) -> list[tuple[int, int, int]]:

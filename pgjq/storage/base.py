@@ -15,223 +15,60 @@ contract as a test suite, also for storages of other projects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pgjq.options import NO_OPTIONS, JobOptions
-from pgjq.outcome import may_have_led_to
+from pgjq.storage.definitions import Definitions, SizeWarning
+from pgjq.storage.resources import JobTransaction, ResultWaiter, Subscription
+from pgjq.storage.values import (
+    Answer,
+    Capabilities,
+    Claimed,
+    HeartbeatResult,
+    Lease,
+    Reaped,
+    Settled,
+    Settlement,
+    settled_as,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.definition import Definition
     from pgjq.job import (
-        Action,
+        Attempt,
         CancelResult,
         EnqueueResult,
-        Event,
-        JobError,
         JobStatus,
-        QueueInfo,
         QueueStats,
-        Reason,
-        State,
         WarningReason,
         WorkerInfo,
     )
     from pgjq.lease import LeasePolicy
-    from pgjq.options import Headers, JobFilter, Submission
-    from pgjq.outcome import Outcome
+    from pgjq.options import JobFilter, Submission
     from pgjq.storage.workers import Registration
 
 
-def _meaning(text: str) -> dict[str, str]:
-    return {"means": text}
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a storage supports. The table in `docs/storages.md` is made from these fields."""
-
-    durable: bool | str = field(metadata=_meaning("an accepted job survives the process, and the machine's crash"))
-    processes: bool = field(metadata=_meaning("several processes share the jobs"))
-    machines: bool = field(metadata=_meaning("so do several machines"))
-    transactions: bool = field(
-        metadata=_meaning("`connection=` enqueues in the caller's transaction, `job.transaction()` completes in one")
-    )
-    leader_election: bool = field(metadata=_meaning("`elect` and `resign` work"))
-    definitions: bool = field(
-        default=False,
-        metadata=_meaning("queues have definitions: policies such as `singleton`, dead letters, retention"),
-    )
-    order: str = field(
-        default="priority, then enqueueing", metadata=_meaning("in which order due jobs of a queue are claimed")
-    )
-    notice: str = field(default="", metadata=_meaning("how soon an idle worker learns of a job"))
-    clock: str = field(default="", metadata=_meaning("what every deadline is set and compared by"))
-    url: str = field(default="", metadata=_meaning("for `open_storage`"))
-
-
-class Lease(NamedTuple):
-    """The right to end one run of one job. `key` is the storage's internal key of the job."""
-
-    queue: str
-    id: str
-    number: int
-    key: Any
-
-
-class Claimed(NamedTuple):
-    """A job that a worker has claimed."""
-
-    lease: Lease
-    payload: bytes
-    attempts: int
-    max_attempts: int
-    created_at: datetime
-    lease_seconds: float | None
-    expire_seconds: float | None
-    checkpoint: bytes | None = None
-    options: JobOptions = NO_OPTIONS
-    task: str | None = None
-    headers: Headers | None = None
-
-
-class Settlement(NamedTuple):
-    """The outcome of a run, and the lease it was claimed with."""
-
-    lease: Lease
-    outcome: Outcome
-
-
-class Settled(NamedTuple):
-    """The state that a settlement led to; None if the lease was lost.
-
-    It is `cancelled` if a cancellation was requested before, whatever the outcome.
-    """
-
-    lease: Lease
-    state: State | None
-
-
-def made(settlement: Settlement, state: State | None, same_error: bool) -> Settled:  # noqa: FBT001
-    """Return one result of `find_settled`; `state` is the job's after the run, None if unknown."""
-    known = state is not None and may_have_led_to(settlement.outcome, state, same_error=same_error)
-    return Settled(settlement.lease, state if known else None)
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
-    """The result of a heartbeat. A lease that is neither lost nor skipped was renewed.
-
-    A skipped lease is held, but was not renewed: another transaction has locked its job. The caller tries again soon.
-    """
-
-    lost: list[Lease]
-    cancel_requested: list[Lease]
-    skipped: Sequence[Lease] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reaped:
-    """A stalled job, and what the reaper did with it. A failed one has its `payload`."""
-
-    queue: str
-    id: str
-    count: int
-    attempts: int
-    max_attempts: int
-    action: Action
-    reason: Reason
-    worker: str
-    payload: bytes | None = None
-    task: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SizeWarning:
-    """A queue that has grown past the warning size of its definition."""
-
-    queue: str
-    count: int
-    size: int
-
-
-class JobTransaction(Protocol):
-    """An open transaction. Leaving its block without `complete` rolls it back."""
-
-    @property
-    def connection(self) -> Any:
-        """The connection for the handler's writes."""
-        ...
-
-    async def complete(self, result: bytes | None) -> None:
-        """Complete the job inside the transaction; LeaseLostError if the lease is gone."""
-        ...
-
-
-class Subscription(Protocol):
-    """A bounded stream of events: a slow reader loses the oldest, and `dropped` counts them."""
-
-    @property
-    def dropped(self) -> int:
-        """How many events were lost because the reader was too slow."""
-        ...
-
-    async def next(self, timeout: float) -> list[Event]:
-        """Wait up to `timeout` seconds for events; an empty list if none came."""
-        ...
-
-    async def close(self) -> None:
-        """Stop listening."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over the events until the subscription is closed."""
-        ...
-
-
-class Answer(NamedTuple):
-    """A job's state and, if it has ended, its result or error while they can be read."""
-
-    state: State
-    attempts: int
-    max_attempts: int
-    result: bytes | None = None
-    error: JobError | None = None
-    expired: bool = False
-
-
-class ResultWaiter(Protocol):
-    """Waits for one job, for one caller.
-
-    It is made before the job is enqueued, so that no notification is missed. It then waits for the job that `enqueue`
-    added or found, even if its id gets a new job: after a cancel and a new enqueue, the result is `cancelled`. If it
-    can, a storage sends notifications only for jobs that have a waiter.
-    """
-
-    async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
-        """Enqueue the job, or join it if it exists; return what `Operations.enqueue` returns."""
-        ...
-
-    async def join(self) -> bool:
-        """Join the job that has this id now, without enqueueing one; return whether there is one."""
-        ...
-
-    async def answer(self, timeout: float) -> Answer | None:
-        """Wait until the job has ended, at most `timeout` seconds, and return its state.
-
-        None: the job was deleted or pruned. `expired`: its result or error can no longer be read. StorageError if the
-        storage is closed meanwhile.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Stop waiting. The job goes on."""
-        ...
+__all__ = [
+    "Answer",
+    "Capabilities",
+    "Claimed",
+    "Definitions",
+    "HeartbeatResult",
+    "JobTransaction",
+    "Lease",
+    "Operations",
+    "Reaped",
+    "ResultWaiter",
+    "Settled",
+    "Settlement",
+    "SizeWarning",
+    "Storage",
+    "Subscription",
+    "settled_as",
+]
 
 
 class Operations(Protocol):
@@ -270,10 +107,10 @@ class Operations(Protocol):
         ...
 
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Return which of these settlements were made, after a `settle` whose reply was lost.
+        """Return which of these settlements succeeded, after a `settle` whose reply was lost.
 
-        The state is what `settle` would have returned; None if the run goes on, was ended by a reaper, or if the job
-        was claimed again or is gone, so that the storage does not know.
+        The state is what `settle` would have returned; None if the run goes on, was ended by a reaper in another state
+        than the outcome asks for, or if the job was claimed again or is gone, so that the storage does not know.
         """
         ...
 
@@ -282,10 +119,15 @@ class Operations(Protocol):
         ...
 
     def job_transaction(
-        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
+        self,
+        claimed: Claimed,
+        session_factory: Callable[[], Any] | None = None,
+        *,
+        idle_limit: float | None = None,
     ) -> AbstractAsyncContextManager[JobTransaction]:
         """Open a transaction that commits a handler's writes together with its job's completion.
 
+        The server rolls it back when it has been idle for `idle_limit` seconds; the block then raises LeaseLostError.
         If the reply to COMMIT is lost, this finds out what happened before it returns or raises. UnsupportedError if
         the storage has no transactions.
         """
@@ -322,12 +164,36 @@ class Operations(Protocol):
         """Queue failed or cancelled jobs again if the policy has a slot for them; return how many."""
         ...
 
+    async def release(self, queue: str, job_ids: Sequence[str]) -> int:
+        """Take running jobs away from their workers, without counting their attempts; return how many.
+
+        Their runs are recorded as `lease_lost`. A requested cancellation wins.
+        """
+        ...
+
+    async def reschedule(
+        self, queue: str, job_id: str, *, run_at: datetime | None = None, priority: int | None = None
+    ) -> JobStatus | None:
+        """Change when a waiting job may run, and its priority; return it as it is then, None without such a job.
+
+        A job in another state is left alone.
+        """
+        ...
+
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """Delete jobs that are not running, and free their ids; return how many."""
         ...
 
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
         """Read jobs by id. Results are bytes, and None once their time to live has passed."""
+        ...
+
+    async def attempts(self, queue: str, job_id: str) -> list[Attempt]:
+        """Return the runs of a job that have ended, oldest first; none if there is no such job.
+
+        A run is recorded once, by what ends it. At most 20 of a job are kept, the first and the last 19, until the job
+        is deleted or pruned; `retry` keeps them. A job that completes at its first run costs no write for this.
+        """
         ...
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
@@ -399,45 +265,6 @@ class Operations(Protocol):
 
     async def close(self) -> None:
         """Close this mode's connections; in async mode, those of the running event loop."""
-        ...
-
-
-class Definitions(Protocol):
-    """Further operations of a storage with the capability `definitions`."""
-
-    async def create_queue(self, name: str, definition: Definition) -> None:
-        """Define a queue; an existing definition stays as it is.
-
-        PolicyError if it has another policy or partition, QueueNotFoundError if its dead letter queue does not exist.
-        """
-        ...
-
-    async def update_queue(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Change a definition; None removes a setting. Existing jobs keep their settings."""
-        ...
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue and all its jobs; PolicyError if it is the dead letter queue of another."""
-        ...
-
-    async def queues(self, name: str | None = None) -> list[QueueInfo]:
-        """List all queues, or one, if it exists."""
-        ...
-
-    async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a queue; claims skip a paused one."""
-        ...
-
-    async def blocked_keys(self, name: str) -> list[str]:
-        """List the keys that failed jobs block; PolicyError if the queue is not in strict order."""
-        ...
-
-    async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
-        """Send dead letters back to their queues, or to another one; return how many."""
-        ...
-
-    async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
-        """Store every queue's statistics; return the queues that newly exceed their warning size."""
         ...
 
 

@@ -55,7 +55,7 @@ class StorageClock:
             end = clock.subscribe(lambda: _call_with(reference, moved))
             weakref.finalize(owner, end).atexit = False
 
-    def nap(self, seconds_until_due: float | None) -> float:
+    def recheck_after(self, seconds_until_due: float | None) -> float:
         """Return the real seconds after which a sleeper must check again for a job due then."""
         if seconds_until_due is None:
             return math.inf

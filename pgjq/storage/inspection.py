@@ -2,7 +2,7 @@
 
 Every answer is bounded: a list has a limit, a count that is not cheap is the last one that was counted or ends at a
 limit, and a search looks at so many jobs at a time and says where it stopped. Storages without an inspection of their
-own are inspected through their operations (`pgjq.web.inspection`).
+own are inspected through their operations (`pgjq.generic_inspection`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pgjq.job import JobStatus, QueueStats, State, WorkerInfo
+    from pgjq.job import Attempt, JobStatus, QueueStats, State, WorkerInfo
 
 MANY = 100  # Ready jobs of a queue are counted up to this number; beyond it the last count is shown.
 
 
 @dataclass(frozen=True, slots=True)
-class QueueGlance:
+class QueueOverview:
     """A queue at a glance. `ready` is exact below `MANY`; `counted` is the last full count, if any."""
 
     name: str
@@ -82,6 +82,8 @@ class JobSearch:
     task: str | None = None
     created_before: datetime | None = None
     created_after: datetime | None = None
+    ended_before: datetime | None = None
+    ended_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class AuditEntry:
 class Inspection(Protocol):
     """Reads for people, and the record of what they did."""
 
-    async def queues(self, *, queue: str | None = None, name: str | None = None, limit: int) -> list[QueueGlance]:
+    async def queues(self, *, queue: str | None = None, name: str | None = None, limit: int) -> list[QueueOverview]:
         """List the busiest queues, by name: one queue, or those whose names contain `name`."""
         ...
 
@@ -188,6 +190,10 @@ class Inspection(Protocol):
 
     async def status(self, queue: str, job_id: str) -> JobStatus | None:
         """Read one job; its result stays bytes."""
+        ...
+
+    async def attempts(self, queue: str, job_id: str) -> list[Attempt]:
+        """Read the ended runs of one job; none if this program may not read them."""
         ...
 
     async def content(self, queue: str, job_id: str, most: int) -> Content | None:

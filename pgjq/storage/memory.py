@@ -108,7 +108,7 @@ class MemoryStorage:
             jobs = self.jobs
             jobs.begin(self.clock.now(), recording=self.subscribers.listens)
             answer = verb(jobs)
-            self.subscribers.tell(jobs)
+            self.subscribers.publish(jobs)
             return answer
 
 
@@ -122,7 +122,7 @@ class MemoryOperations(ModelOperations):
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
         return self._storage.do(verb)
 
-    _glance = _do
+    _do_unsynced = _do
 
     @property
     def _registry(self) -> MemoryWorkers:
@@ -136,15 +136,15 @@ class MemoryOperations(ModelOperations):
     def _clock(self) -> StorageClock:
         return self._storage.clock
 
-    def _look_again(self, poll: float) -> float:
+    def _recheck_interval(self, poll: float) -> float:
         """Return infinity: notifications between threads do not get lost."""
         del poll
         return math.inf
 
     async def elect(self, role: str, candidate: str, *, ttl: float) -> bool:
         """Raise UnsupportedError: there is only this process."""
-        message = f"MemoryStorage has no leaders: {candidate!r} is alone, and needs no {role!r} elected for {ttl:g} s"
-        raise UnsupportedError(message)
+        del role, candidate, ttl
+        raise UnsupportedError("MemoryStorage has no leader election: its jobs live in one process")
 
     async def leads(self, role: str, candidate: str) -> bool:
         """Raise UnsupportedError, as `elect` does."""

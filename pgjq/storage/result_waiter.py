@@ -48,15 +48,15 @@ class MailboxWaiter(ABC):
         """Stop waiting."""
 
     @abstractmethod
-    async def _look(self) -> Answer | None:
+    async def _read_state(self) -> Answer | None:
         """Read the job's state."""
 
-    def _told(self, notifications: Sequence[Any]) -> Answer | None:  # noqa: ARG002
+    def _result_from(self, notifications: Sequence[Any]) -> Answer | None:  # noqa: ARG002
         """Return the result from a notification, if the storage puts it there."""
         return None
 
     @property
-    def _hears(self) -> bool:
+    def _receives_notifications(self) -> bool:
         """Whether notifications arrive reliably."""
         return True
 
@@ -66,13 +66,13 @@ class MailboxWaiter(ABC):
         pause = SOON
         looked: Answer | None = None
         if self._is_new:
-            received = await self._box.take(min(timeout, LOOK_SECONDS if self._hears else pause))
-            if (told := self._told(received)) is not None:
+            received = await self._box.take(min(timeout, LOOK_SECONDS if self._receives_notifications else pause))
+            if (told := self._result_from(received)) is not None:
                 return told
         while True:
-            trusted = self._hears
+            trusted = self._receives_notifications
             try:
-                looked = await self._look()
+                looked = await self._read_state()
             except StorageUnavailableError:
                 if time.monotonic() >= until:
                     raise
@@ -84,6 +84,6 @@ class MailboxWaiter(ABC):
             if left <= 0:
                 return looked
             received = await self._box.take(min(left, LOOK_SECONDS if trusted else pause))
-            if (told := self._told(received)) is not None:
+            if (told := self._result_from(received)) is not None:
                 return told
             pause = SOON if received else min(pause * 1.5, SELDOM)

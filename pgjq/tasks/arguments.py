@@ -48,6 +48,8 @@ class Arguments:
         self._rest: Parameter | None = None
         self._others: Parameter | None = None
         self._least, self._most = 0, 0
+        # The types of positional arguments that are a valid call and need no conversion; none before `resolve`.
+        self.exact_calls: frozenset[tuple[type, ...]] = frozenset()
         self.returns: Any = Any
 
     def resolve(self) -> None:
@@ -89,13 +91,16 @@ class Arguments:
         self._least = sys.maxsize if only_named else len(needed)
         plain = [isinstance(p.default, Dependency) for p in parameters[: len(self._positional)]]
         self._most = plain.index(True) if True in plain else len(plain)
+        exact = [p.exact for p in self._positional[: self._most]]
+        counts = range(self._least, len(exact) + 1)
+        self.exact_calls = frozenset(tuple(exact[:n]) for n in counts if None not in exact[:n])
 
     def write(self, args: Sequence[Any], kwargs: Mapping[str, Any], serde: Serde) -> tuple[list[Any], dict[str, Any]]:
         """Check arguments, and return them as data for the serde."""
         self.resolve()
         self._bind(args, kwargs)
         pairs = zip(self._in_order(), args, strict=False)
-        positional = [value if type(value) is p.exact else self._write(p, value, serde) for p, value in pairs]
+        positional = [self._write(p, value, serde) for p, value in pairs]
         named = {name: self._write(self._get(name), value, serde) for name, value in kwargs.items()} if kwargs else {}
         return positional, named
 
@@ -105,9 +110,11 @@ class Arguments:
             raise ValidationError(
                 f'the payload of task {self._task!r} must have a list in "args", an object in "kwargs"'
             )
+        if not kwargs and tuple(map(type, args)) in self.exact_calls:
+            return args, kwargs
         self._bind(args, kwargs)
         pairs = zip(self._in_order(), args, strict=False)
-        positional = [value if type(value) is p.exact else self._read(p, value) for p, value in pairs]
+        positional = [self._read(p, value) for p, value in pairs]
         named = {name: self._read(self._get(name), value) for name, value in kwargs.items()} if kwargs else {}
         return positional, named
 
@@ -120,9 +127,9 @@ class Arguments:
     def explain(self, args: Sequence[Any], kwargs: Mapping[str, Any], serde: Serde) -> None:
         """Raise a ValidationError that names the argument that the serde cannot write, if one of them alone fails."""
         for parameter, value in zip(self._in_order(), args, strict=False):
-            self._through(parameter.name, value, serde)
+            self._converted(parameter.name, value, serde)
         for name, value in kwargs.items():
-            self._through(name, value, serde)
+            self._converted(name, value, serde)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not kwargs and self._least <= len(args) <= self._most:
@@ -150,7 +157,7 @@ class Arguments:
         if type(value) is parameter.exact or (parameter.kind is Any and type(value) in EXACT):
             return value
         data = value if parameter.kind is Any else self._structured(parameter.name, value)
-        read = self._through(parameter.name, data, serde)
+        read = self._converted(parameter.name, data, serde)
         self._read(parameter, read)
         return data
 
@@ -160,7 +167,7 @@ class Arguments:
         except Exception as error:
             raise self._refusal(name, f"cannot be written as data: {error}") from error
 
-    def _through(self, name: str, value: Any, serde: Serde) -> Any:
+    def _converted(self, name: str, value: Any, serde: Serde) -> Any:
         try:
             return serde.deserialize(serde.serialize(value))
         except Exception as error:

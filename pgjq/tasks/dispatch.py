@@ -12,7 +12,7 @@ import time
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from pgjq.blocking import drive
 from pgjq.convert import structured
@@ -20,9 +20,9 @@ from pgjq.errors import StorageError, ValidationError
 from pgjq.outcome import Snooze
 from pgjq.tasks.arguments import EXACT
 from pgjq.tasks.depends import Resolution, dependencies_of
-from pgjq.tasks.retrying import UnfitError
-from pgjq.worker.bridge import Bridge
+from pgjq.tasks.retrying import InvalidArgumentsError
 from pgjq.worker.handler import Target, target_of
+from pgjq.worker.loop_bridge import Bridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -55,14 +55,14 @@ class Dispatcher:
         """Return the target of each name and alias, and under None that of jobs that name no task."""
         found: dict[str | None, Target] = {name: self._target(task) for name, task in self._queue.tasks_by_name.items()}
         handler = self._queue.handler
-        found[None] = self._unable("no_handler") if handler is None else self._around(target_of(handler))
+        found[None] = self._failing_target("no_handler") if handler is None else self._around(target_of(handler))
         return found
 
     def unknown(self) -> Target:
         """Return the target of jobs that name a task that this worker does not know."""
-        return self._unable("unknown_task")
+        return self._failing_target("unknown_task")
 
-    def _unable(self, reason: WarningReason) -> Target:
+    def _failing_target(self, reason: WarningReason) -> Target:
         if all(task.is_coroutine for task in self._queue.tasks_by_name.values()):
             return Target(partial(self._put_back.in_async_mode, reason=reason), is_coroutine=True)
         return Target(partial(self._put_back.in_sync_mode, reason=reason), is_coroutine=False)
@@ -74,26 +74,30 @@ class Dispatcher:
         return Target(self._guarded(task, inner), inner.is_coroutine, inner.decide)
 
     def _guarded(self, task: TaskBase[Any, Any], inner: Target) -> Callable[[Any], Any]:
-        """Return a function that puts jobs of a newer version back before any middleware."""
+        """Return a function that puts jobs of a newer version back before any middleware.
 
-        def plain(job: Job) -> Any:
-            if _version(job) > task.version:
-                self._put_back.in_sync_mode(job, reason="newer_version")
-            return inner.call(job)
+        It is a plain function in both modes, and returns a coroutine in async mode: one coroutine less for each run.
+        """
+        put_back: Any = self._put_back.in_async_mode if inner.is_coroutine else self._put_back.in_sync_mode
+        version, call = task.version, inner.call
 
-        async def coroutine(job: AsyncJob) -> Any:
-            if _version(job) > task.version:
-                await self._put_back.in_async_mode(job, reason="newer_version")
-            return await inner.call(job)
+        def guarded(job: AnyJob) -> Any:
+            payload: Any = job.payload
+            if type(payload) is dict and "version" not in payload:
+                return call(job)
+            return put_back(job, reason="newer_version") if _version(job) > version else call(job)
 
-        return coroutine if inner.is_coroutine else plain
+        return guarded
 
     def _plain(self, task: TaskBase[Any, Any]) -> Callable[[Any], Any]:
         function, data = task.function, _writer(task)
 
         def run(job: Job) -> Any:
             args, kwargs = _arguments(task, job)
-            return data(function(*args, **kwargs))
+            return function(*args, **kwargs)
+
+        def run_and_convert(job: Job) -> Any:
+            return data(run(job))
 
         def run_with_dependencies(job: Job) -> Any:
             args, kwargs = _arguments(task, job)
@@ -103,12 +107,18 @@ class Dispatcher:
 
             return data(drive(Resolution(partial(self._block, job)).call(call, function)))
 
-        return run_with_dependencies if dependencies_of(function) else run
+        if dependencies_of(function):
+            return run_with_dependencies
+        return run if data is unchanged else run_and_convert
 
     def _coroutine(self, task: TaskBase[Any, Any]) -> Callable[[Any], Any]:
         function, data = task.function, _writer(task)
 
-        async def run(job: AsyncJob) -> Any:
+        def run(job: AsyncJob) -> Any:
+            args, kwargs = _arguments(task, job)
+            return function(*args, **kwargs)
+
+        async def run_and_convert(job: AsyncJob) -> Any:
             args, kwargs = _arguments(task, job)
             return data(await function(*args, **kwargs))
 
@@ -116,7 +126,9 @@ class Dispatcher:
             args, kwargs = _arguments(task, job)
             return data(await Resolution(_wait).call(partial(function, *args, **kwargs), function))
 
-        return run_with_dependencies if dependencies_of(function) else run
+        if dependencies_of(function):
+            return run_with_dependencies
+        return run if data is unchanged else run_and_convert
 
     async def _block(self, job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine of a dependency on the loop, while the task's thread waits."""
@@ -128,26 +140,31 @@ async def _wait(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _version(job: AnyJob) -> int:
-    payload = cast("dict[str, Any]", job.payload)
+    payload: dict[str, Any] = job.payload
     version: Any = payload.get("version", 1) if type(payload) is dict else None
     if type(version) is not int:
-        raise UnfitError from ValidationError(
+        raise InvalidArgumentsError from ValidationError(
             f"the payload of task {job.task!r} must be an object with a whole version"
         )
     return version
 
 
 def _arguments(task: TaskBase[Any, Any], job: AnyJob) -> tuple[list[Any], dict[str, Any]]:
-    payload = cast("dict[str, Any]", job.payload)
+    payload: dict[str, Any] = job.payload
     try:
         return task.arguments.read(payload.get("args", []), payload.get("kwargs", {}))
     except ValidationError as error:
-        raise UnfitError from error
+        raise InvalidArgumentsError from error
 
 
 def _writer(task: TaskBase[Any, Any]) -> Callable[[Any], Any]:
     """Return what makes a result that any serde can write: a set, or a class with a set in it, becomes data."""
-    return structured if _needs_structure(task.arguments.returns) else lambda result: result
+    return structured if _needs_structure(task.arguments.returns) else unchanged
+
+
+def unchanged(result: Any) -> Any:
+    """Return a result that needs no conversion."""
+    return result
 
 
 def _needs_structure(kind: Any) -> bool:

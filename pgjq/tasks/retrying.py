@@ -1,13 +1,17 @@
 """Which exceptions of a task are retried, and when: `retry_on`, `discard_on` and `backoff`.
 
-A task has them in the worker. What `using()` sets travels with the job: the names of the exception types in two of its
-headers, by which the worker compares. A function cannot travel, so `backoff` is an option of `task()` alone.
+A task has them in the worker. What `using()` sets travels with the job, as names in its headers: exception types, by
+which the worker compares, and the function of `backoff`. The worker calls a function of that name only if its process
+passed it to `using()` of this task, or if it is in a loaded module of the task's own package: a header must not choose
+any code that is installed. Of a function that it does not know it warns, and the job's retry policy applies.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pgjq.errors import ValidationError
@@ -24,11 +28,12 @@ if TYPE_CHECKING:
     Backoff = Callable[[BaseException, int], float | timedelta | None]
 
 logger = logging.getLogger("pgjq")
-OPTIONS: Final = frozenset(("retry_on", "discard_on"))
-HEADERS: Final = {f"pgjq-{option}": option for option in sorted(OPTIONS)}
+RULES: Final = ("retry_on", "discard_on", "backoff")
+TYPES: Final = frozenset(("retry_on", "discard_on"))
+HEADERS: Final = {f"pgjq-{option}": option for option in RULES}
 
 
-class UnfitError(Exception):
+class InvalidArgumentsError(Exception):
     """The arguments of a job do not fit its task; the cause says why. No retry can help."""
 
 
@@ -42,16 +47,38 @@ class RetryRule:
     retry_on: Kinds | None = None
     discard_on: Kinds = ()
     backoff: Backoff | None = None
+    module: str = ""  # Of the task's function.
+    known: Mapping[str, Backoff] = field(default_factory=dict[str, "Backoff"])  # Of `using()`, by name.
 
     def decide(self, error: BaseException, claimed: Claimed) -> Outcome | None:
         """Return the outcome of a run that raised, or None for the job's retry policy."""
-        if isinstance(error, UnfitError):
+        if isinstance(error, InvalidArgumentsError):
             return fail(error.__cause__ or error)
         if not isinstance(error, Exception) or isinstance(error, Retry | Snooze | Discard):
             return None
         if claimed.headers and not HEADERS.keys().isdisjoint(claimed.headers):
-            return replace(self, **_from_headers(claimed.headers)).judge(error, claimed)
+            return replace(self, **self._from_headers(claimed.headers)).judge(error, claimed)
         return self.judge(error, claimed)
+
+    def _from_headers(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        found: dict[str, Any] = {option: headers[name] for name, option in HEADERS.items() if name in headers}
+        for option in TYPES & found.keys():
+            found[option] = tuple(found[option].split())
+        if found.get("retry_on") == ():
+            found["retry_on"] = None
+        if "backoff" in found:
+            found["backoff"] = self._named_backoff(found["backoff"])
+        return found
+
+    def _named_backoff(self, name: str) -> Backoff | None:
+        if not name or name in self.known:
+            return self.known.get(name)
+        package = self.module.partition(".")[0]
+        function = _find(name) if name.partition(":")[0].partition(".")[0] == package else None
+        if inspect.isfunction(function) and _name(function) == name:
+            return cast("Backoff", function)
+        logger.warning("unknown backoff %s, the job's retry policy applies", name, extra={"backoff": name})
+        return None
 
     def judge(self, error: Exception, claimed: Claimed) -> Outcome | None:
         """Return the outcome for an exception of the task's function."""
@@ -72,20 +99,40 @@ class RetryRule:
         return fail(error) if seconds is None else Failing(describe(error), seconds, error)
 
 
-def to_headers(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers of a job whose call sets its own `retry_on` or `discard_on`; None unsets one."""
-    if options.get("backoff") is not None:
-        raise ValidationError("backoff is an option of task(): a function cannot travel with a job to its worker")
+def to_headers(options: Mapping[str, Any], known: dict[str, Backoff]) -> dict[str, str]:
+    """Return the headers of a job whose call sets its own `retry_on`, `discard_on` or `backoff`; None unsets one.
+
+    A function of `backoff` becomes known.
+    """
     named = {
-        option: () if (given := options[option]) is None else _types(option, given)
-        for option in OPTIONS & options.keys()
+        option: () if (given := options[option]) is None else _types(option, given) for option in TYPES & options.keys()
     }
-    return {f"pgjq-{option}": " ".join(_name(kind) for kind in kinds) for option, kinds in named.items()}
+    headers = {f"pgjq-{option}": " ".join(_name(kind) for kind in kinds) for option, kinds in named.items()}
+    if "backoff" in options:
+        headers["pgjq-backoff"] = (
+            "" if options["backoff"] is None else _learn(_check_backoff(options["backoff"]), known)
+        )
+    return headers
 
 
-def _from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    found = {option: tuple(headers[header].split()) for header, option in HEADERS.items() if header in headers}
-    return found if found.get("retry_on") != () else found | {"retry_on": None}
+def _learn(backoff: Any, known: dict[str, Backoff]) -> str:
+    """Return the name of a function: where it is in its module, or else the line of its code."""
+    code = getattr(backoff, "__code__", None)
+    module, name = getattr(backoff, "__module__", ""), getattr(backoff, "__qualname__", type(backoff).__qualname__)
+    named = f"{module}:{name}"
+    if _find(named) is not backoff:
+        named = f"{named}@{'' if code is None else code.co_firstlineno}"
+    known[named] = backoff
+    return named
+
+
+def _find(name: str) -> Any:
+    """Return what a name `module:name` means in the loaded modules, or None."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _is_one_of(error: BaseException, kinds: Kinds) -> bool:
@@ -93,19 +140,26 @@ def _is_one_of(error: BaseException, kinds: Kinds) -> bool:
     return any(kind in names if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)
 
 
-def _name(kind: type) -> str:
+def _name(kind: Any) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def make_rule(retry_on: Any, discard_on: Any, backoff: Any) -> RetryRule:
-    """Check the options; None stands for an option that was not set."""
-    if backoff is not None and not callable(backoff):
-        raise ValidationError(f"backoff must be a function of (error, attempt), not {backoff!r}")
+def make_rule(options: Mapping[str, Any], module: str, known: Mapping[str, Backoff]) -> RetryRule:
+    """Check the options of a task whose function is in this module; None stands for an option that was not set."""
+    retry_on, discard_on, backoff = (options.get(name) for name in RULES)
     return RetryRule(
         None if retry_on is None else _types("retry_on", retry_on),
         () if discard_on is None else _types("discard_on", discard_on),
-        cast("Backoff | None", backoff),
+        None if backoff is None else _check_backoff(backoff),
+        module,
+        known,
     )
+
+
+def _check_backoff(backoff: Any) -> Backoff:
+    if not callable(backoff):
+        raise ValidationError(f"backoff must be a function of (error, attempt), not {backoff!r}")
+    return cast("Backoff", backoff)
 
 
 def _types(option: str, given: Any) -> tuple[type[BaseException], ...]:

@@ -7,10 +7,11 @@ otherwise; one that is defined alike keeps its next run, so that deployments los
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pgjq.errors import UnsupportedError, ValidationError
 from pgjq.options import QUEUE_LENGTH
+from pgjq.schedules.options import ScheduleTimes
 from pgjq.schedules.schedule import OWN_VALUES, Declared, Payload, define
 from pgjq.schedules.zone import EPOCH
 from pgjq.serde import serialize_payload
@@ -20,26 +21,12 @@ from pgjq.tasks.task import TaskBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
-    from datetime import datetime, timedelta
 
-    from pgjq.schedules.schedule import Missed, Overlap
     from pgjq.tasks.task import AsyncTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Scheduled = TypeVar("Scheduled", bound="Call | TaskBase[Any, Any]")
-
-
-class ScheduleTimes(TypedDict, total=False):
-    """The options of a schedule itself, as those of `create_schedule`."""
-
-    timezone: str
-    start_at: datetime | None
-    end_at: datetime | None
-    missed: Missed
-    overlap: Overlap
-    jitter: float | timedelta
-    starting_deadline: float | timedelta | None
 
 
 class ScheduleOptions(ScheduleTimes, TaskOptions, total=False):

@@ -16,7 +16,7 @@ from pgjq.tasks.arguments import Arguments
 from pgjq.tasks.call import Call, TaskJob
 from pgjq.tasks.depends import check_dependencies
 from pgjq.tasks.handle import AsyncHandle, Handle
-from pgjq.tasks.retrying import RetryRule, make_rule, to_headers
+from pgjq.tasks.retrying import RULES, RetryRule, make_rule, to_headers
 from pgjq.tasks.templates import Template
 from pgjq.worker.handler import is_coroutine_function
 
@@ -32,7 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 
-RULES = ("retry_on", "discard_on", "backoff")
 TEMPLATES = ("id", "singleton_key")
 VERSION_MAX = 2**31 - 1
 
@@ -63,6 +62,7 @@ class TaskBase(Generic[P, C]):
         self.arguments = Arguments(function, self.name, names)
         check_dependencies(function)
         self.options: dict[str, Any] = {}
+        self._backoffs: dict[str, Any] = {}  # Of every `using()` of this task: its copies share this.
         if "connection" in options:
             raise ValidationError("connection is an option of using(), for each enqueue: a task has none")
         self._set(options)
@@ -74,7 +74,7 @@ class TaskBase(Generic[P, C]):
     def using(self, **options: Unpack[UsingOptions]) -> Self:
         """Return this task with other options: those of `enqueue`, and those of `task`."""
         changed, given = copy(self), dict[str, Any](options)
-        headers = to_headers(given)
+        headers = to_headers(given, self._backoffs)
         if headers:
             given["headers"] = {**(given.get("headers", self.options.get("headers")) or {}), **headers}
         changed._set(self.options | given)  # noqa: SLF001  (a copy of itself)
@@ -94,7 +94,10 @@ class TaskBase(Generic[P, C]):
         self.queue.declare_schedule(self.call(*args, **kwargs), None, {"cron": cron})
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        positional, named = self.arguments.write(args, kwargs, self.queue.payload_serde)
+        if kwargs or tuple(map(type, args)) not in self.arguments.exact_calls:
+            positional, named = self.arguments.write(args, kwargs, self.queue.payload_serde)
+        else:
+            positional, named = list(args), kwargs  # A valid call whose values need no conversion.
         payload: dict[str, Any] = {"task": self.name, "args": positional, "kwargs": named}
         if self.version != 1:
             payload["version"] = self.version
@@ -104,25 +107,25 @@ class TaskBase(Generic[P, C]):
     def _set(self, options: dict[str, Any]) -> None:
         self.options = options
         self.connection: Any = options.get("connection")
-        self.rule: RetryRule = make_rule(*(options.get(name) for name in RULES))
+        self.rule: RetryRule = make_rule(options, getattr(self.function, "__module__", ""), self._backoffs)
         self._id, self._key = (self._template(name) for name in TEMPLATES)
         self._job = TaskJob(None, None, **self._checked_job_options())
         self.headers: Headers | None = None if self._job.headers is None else check_headers(self._job.headers)
         settings(self._job)
-        self._settings: dict[Settings, Settings] = {}
+        self._settings: tuple[Settings, Settings] | None = None  # The usual ones of a queue, and those of this task.
 
     def _template(self, option: str) -> Template | None:
         source = self.options.get(option)
         return None if source is None else Template(option, source, self.arguments)
 
-    def settings(self, usual: Settings, singleton_key: str | None) -> Settings:
+    def settings(self, defaults: Settings, singleton_key: str | None) -> Settings:
         """Return the resolved settings of a job of this task."""
-        found = self._settings.get(usual)
-        if found is None:
-            found = self._settings[usual] = settings(self._job, usual)
+        known = self._settings
+        if known is None or known[0] is not defaults:
+            known = self._settings = defaults, settings(self._job, defaults)
         if singleton_key is None:
-            return found
-        return replace(found, singleton_key=settings(NewJob(None, None, singleton_key=singleton_key)).singleton_key)
+            return known[1]
+        return replace(known[1], singleton_key=settings(NewJob(None, None, singleton_key=singleton_key)).singleton_key)
 
     def job_options(self, singleton_key: str | None) -> dict[str, Any]:
         """Return the options of a job of this task, as `NewJob` takes them."""

@@ -55,7 +55,7 @@ class Template:
         try:
             fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
         except ValueError as error:
-            raise ValidationError(f"{self._option}={text!r} is no format string: {error}") from error
+            raise ValidationError(f"{self._option}={text!r} is not a format string: {error}") from error
         return [field.replace("[", ".").partition(".")[0] for field in fields]
 
     def _caller(self, function: Callable[..., Any]) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.storage.base import Claimed, Operations
     from pgjq.worker.executor import Executor
+    from pgjq.worker.exit_conditions import WorkLimits
     from pgjq.worker.fault_log import Activity
     from pgjq.worker.in_flight import InFlight
     from pgjq.worker.lost_claims import LostClaims
@@ -36,12 +37,16 @@ ASLEEP = 3600.0
 # ones a claim, the handlers and a settle all work at the same time.
 CLAIM = 500
 
+# How often a worker that drains its queues looks again, while its runs or schedules may make further jobs due.
+DRAIN_LOOK = 0.25
+
 
 @dataclass(eq=False)
 class Claimer:
     """One task that claims until it is stopped; create and use it on one event loop.
 
-    `room` is set when there may be room for a claim; `take` starts the runs of jobs that were claimed at a time.
+    `room` is set when there may be room for a claim; `take` starts the runs of jobs that were claimed at a time. With
+    `limits` it ends by itself; `caught_up` is whether the schedules that were due have made their jobs.
     """
 
     ops: Operations
@@ -56,6 +61,8 @@ class Claimer:
     room: asyncio.Event
     take: Callable[[list[Claimed], float], None]
     report: Activity
+    limits: WorkLimits | None
+    caught_up: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._turns = deque(self.queues)
@@ -86,16 +93,27 @@ class Claimer:
                 if not await self._claim():
                     await self._sleep()
                 pause = BACKOFF
+                if self.limits is not None and self.limits.outcome is not None:
+                    await self._end_by_itself(self.limits)
+                    return
             except Exception as error:  # noqa: BLE001  (a claimer that dies would leave the worker idle)
                 self.report(error)
                 await within(pause, self._stopping.wait())
                 pause = longer(pause)
 
+    async def _end_by_itself(self, limits: WorkLimits) -> None:
+        while len(self.in_flight):
+            self.room.clear()
+            await within(LOOK_SECONDS, self.room.wait())
+        limits.reached()
+
     async def _claim(self) -> bool:
         """Claim once there is enough room for a claim; return whether more jobs may be due."""
         wanted = await self._wait_for_room()
-        if self._stopping.is_set():
+        if self._stopping.is_set() or (self.limits is not None and self.limits.note(0, idle=False)):
             return True
+        # In this order: a tick or a run that ends in between is seen by the claim.
+        idle = self.caught_up() and not len(self.in_flight)
         sent, claim_id = time.monotonic(), randbits(63)
         try:
             jobs = await self.ops.claim(
@@ -107,7 +125,8 @@ class Claimer:
         self.report.succeeded()
         self.take(jobs, sent)
         await asyncio.sleep(0)  # Lets handlers start before the next claim.
-        return len(jobs) == wanted
+        is_over = self.limits is not None and self.limits.note(len(jobs), idle=idle)
+        return is_over or len(jobs) == wanted
 
     def _next_queues(self) -> list[str]:
         queues = list(self._turns)
@@ -119,20 +138,24 @@ class Claimer:
         while not self._stopping.is_set():
             # Slots of blocked handlers are counted one by one, so only if there is room without that.
             if self._room_in(self.executor.concurrency) and (room := self._room_in(self.executor.usable)):
-                return min(room, CLAIM)
+                return min(room, CLAIM) if self.limits is None else self.limits.within(min(room, CLAIM))
             self.room.clear()
             await within(LOOK_SECONDS, self.room.wait())
         return 0
 
     def _room_in(self, slots: int) -> int:
         """Return how many runs to claim for this many slots; 0 if a claim is not worthwhile."""
-        ahead = self.executor.ahead(slots) if self.policy.heartbeat is not None else 0
+        ahead = self.executor.prefetch_count(slots) if self.policy.heartbeat is not None else 0
         room = slots + ahead - len(self.in_flight)
         return room if room > ahead // 2 else 0
 
     async def _sleep(self) -> None:
         """Sleep until there may be work, or until the stop of the worker wakes it."""
         if self._stopping.is_set():
+            return
+        if self.limits is not None and self.limits.limits.drain:
+            self.room.clear()
+            await within(DRAIN_LOOK, self.room.wait())
             return
         self._nap = self._loop.create_task(
             self.ops.wait_for_work(list(self.queues), ASLEEP, self.block_timeout), name="pgjq nap"

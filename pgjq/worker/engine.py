@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
 from pgjq.deadline import bounded
-from pgjq.errors import TimeoutError
 from pgjq.outcome import Cancelled, Outcome, Released
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
@@ -29,11 +28,11 @@ from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.periodic_thread import CUT_SECONDS, call_on_loop, within
 from pgjq.worker.publisher import Publisher
+from pgjq.worker.reaping import WorkerReaper
 from pgjq.worker.registration import WorkerRegistration
-from pgjq.worker.run import Run
+from pgjq.worker.run import Run, heartbeat_interval
 from pgjq.worker.settler import Settler
 from pgjq.worker.ticker import Ticker
-from pgjq.worker.worker_reaper import WorkerReaper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,16 +41,20 @@ if TYPE_CHECKING:
     from pgjq.lease import LeasePolicy
     from pgjq.schedules.schedule import Declared
     from pgjq.storage.base import Claimed, Operations, Storage
+    from pgjq.worker.exit_conditions import WorkLimits
     from pgjq.worker.handler import Consumer
+    from pgjq.worker.measurements import Measurements
     from pgjq.worker.settler import Answered
 
 # How long a stop waits for a storage that does not answer, after its grace. With the time that the last calls take to
 # fail, a stop ends within three seconds of its grace.
-GOODBYE_SECONDS = 1.25
+STOP_SECONDS = 1.25
 
 
 class Engine:
     """Runs the jobs of some queues until it is stopped. Create and use it on one event loop."""
+
+    measurements: Measurements | None = None  # Of its runs, if they are measured.
 
     def __init__(
         self,
@@ -66,23 +69,23 @@ class Engine:
         logger: logging.Logger,
         deadline: Deadline,
         schedules: Sequence[Declared] = (),
+        limits: WorkLimits | None = None,
     ) -> None:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
-        self._deadline = deadline
-        self._worker, self._policy = worker, policy
+        self._worker, self._policy, self._deadline = worker, policy, deadline
         self._loop = asyncio.get_running_loop()
         self._ops = storage.operations("async")
-        self._in_flight = InFlight()
+        self.in_flight = InFlight()
         self._room = asyncio.Event()
         self._publisher = Publisher(self._loop, self._consumers)
         self._faults = FaultLog(logger, worker, self._publisher.error)
         self._executor = self._make_executor(storage, concurrency)
-        report = self._faults.activity("settling")
-        self._settler = Settler(self._ops, settled=self._settled, report=report, hurried=self._nothing_runs)
+        settling = self._faults.activity("settling")
+        self._settler = Settler(self._ops, settled=self._settled, report=settling, hurried=self._nothing_runs)
         self._lost_claims = self._make_lost_claims()
-        self._registration = self._make_registration(logger)
+        self.registration = self._make_registration(logger)
         self._start_threads(storage, logger, block_timeout, schedules)
-        self._claimer = self._make_claimer(block_timeout, strict=strict)
+        self._claimer = self._make_claimer(block_timeout, limits, strict=strict)
 
     def _make_executor(self, storage: Storage, concurrency: int) -> Executor:
         consumers = self._consumers.values()
@@ -117,9 +120,9 @@ class Engine:
         self, storage: Storage, logger: logging.Logger, block_timeout: float, schedules: Sequence[Declared]
     ) -> None:
         self._heartbeat = Heartbeat(
-            self._in_flight,
+            self.in_flight,
             storage.dedicated(),
-            self._registration,
+            self.registration,
             usual=self._policy.heartbeat,
             abort=self._abort,
             release_late=self._release_late,
@@ -133,16 +136,15 @@ class Engine:
             reaped=self._publisher.reaped,
             report=self._faults.activity("reaping"),
         )
-        report = self._faults.activity("watching leases")
-        self._watch = DeadlineWatch(self._in_flight, usual=self._policy.lease, abort=self._abort, report=report)
-        report = self._faults.activity("keeping the storage in order")
-        self._maintenance = Maintenance(storage, self._worker, logger, report=report)
-        report = self._faults.activity("ticking schedules")
-        self._ticker = Ticker(storage, logger, schedules, poll=block_timeout, report=report)
+        activity = self._faults.activity
+        watching, keeping = activity("watching leases"), activity("keeping the storage in order")
+        self._watch = DeadlineWatch(self.in_flight, usual=self._policy.lease, abort=self._abort, report=watching)
+        self._maintenance = Maintenance(storage, self._worker, logger, report=keeping)
+        self._ticker = Ticker(storage, logger, schedules, poll=block_timeout, report=activity("ticking schedules"))
         for thread in (self._heartbeat, self._watch, self._reaper, self._maintenance, self._ticker):
             thread.start()
 
-    def _make_claimer(self, block_timeout: float, *, strict: bool) -> Claimer:
+    def _make_claimer(self, block_timeout: float, limits: WorkLimits | None, *, strict: bool) -> Claimer:
         return Claimer(
             self._ops,
             tuple(self._consumers),
@@ -151,48 +153,49 @@ class Engine:
             block_timeout=block_timeout,
             strict=strict,
             executor=self._executor,
-            in_flight=self._in_flight,
+            in_flight=self.in_flight,
             lost_claims=self._lost_claims,
             room=self._room,
             take=self._take,
             report=self._faults.activity("claiming"),
+            limits=limits,
+            caught_up=self._ticker.caught_up,
         )
 
     async def stop(self, grace: float) -> None:
         """Stop claiming, give running jobs `grace` seconds, release unfinished ones, clean up.
 
-        A storage that does not answer gets a little longer, and no more: jobs that it could not settle keep their lease
-        until it expires.
+        A storage that does not answer gets a little longer; jobs that it could not settle keep their lease.
         """
         until = time.monotonic() + grace
-        cut = self._loop.call_later(grace + GOODBYE_SECONDS, self._deadline.end_within, 0.0)
+        cut = self._loop.call_later(grace + STOP_SECONDS, self._deadline.end_within, 0.0)
         with bounded(self._deadline):
             await self._stop(until)
         cut.cancel()
 
     async def _stop(self, until: float) -> None:
         self._claimer.end()
-        await self._claimer.wait(max(0.0, until - time.monotonic()) + GOODBYE_SECONDS)
+        await self._claimer.wait(max(0.0, until - time.monotonic()) + STOP_SECONDS)
         await self._lost_claims.stop()
         self._release(self._executor.take_back())
         await self._wait_for_runs(until)
         # Released first: a handler that returns because of its abort signal has not completed its job.
-        self._release(self._in_flight.all())
-        for run in self._in_flight.all():
+        self._release(self.in_flight.all())
+        for run in self.in_flight.all():
             run.signal.abort(SHUTDOWN)
             self._executor.abort(run)
-        await self._wait_until_settled(until + GOODBYE_SECONDS + CUT_SECONDS)
+        await self._wait_until_settled(until + STOP_SECONDS + CUT_SECONDS)
         await self._settler.stop()
         await self._executor.stop()
         await asyncio.to_thread(self._watch.stop)
         await asyncio.to_thread(self._heartbeat.stop)
-        await self._registration.remove(self._ops)
+        await self.registration.remove(self._ops)
         background = (self._reaper, self._maintenance, self._ticker)
         await asyncio.gather(*(asyncio.to_thread(thread.stop) for thread in background))
-        self._publisher.stop(self._in_flight.all())
+        self._publisher.stop(self.in_flight.all())
 
     async def _wait_for_runs(self, until: float) -> None:
-        while any(not run.ended for run in self._in_flight.all()) and (left := until - time.monotonic()) > 0:
+        while any(not run.ended for run in self.in_flight.all()) and (left := until - time.monotonic()) > 0:
             self._room.clear()
             await within(min(left, 1.0), self._room.wait())
 
@@ -201,7 +204,7 @@ class Engine:
 
         `InFlight` decides, not the settler: a thread that has just ended a run may not have handed its outcome in yet.
         """
-        while any(run.may_be_settled() for run in self._in_flight.all()) and time.monotonic() < until:
+        while any(run.may_be_settled() for run in self.in_flight.all()) and time.monotonic() < until:
             self._room.clear()
             await within(0.2, self._room.wait())
 
@@ -216,18 +219,18 @@ class Engine:
         try:
             answers = drive(ops.settle([Settlement(run.claimed.lease, Released()) for run in runs]))
         except Exception:
-            self._settler.doubt(runs)
+            self._settler.mark_uncertain(runs)
             for run in runs:
                 self._settler.put_from_thread(run, Released())
             raise
-        self._in_flight.let_go(runs)
+        self.in_flight.remove(runs)
         answered: Answered = [(run, Released(), answer) for run, answer in zip(runs, answers, strict=True)]
         call_on_loop(self._loop, self._settled, answered)
 
     def _take(self, jobs: list[Claimed], sent: float) -> None:
         """Start the runs of jobs that were claimed at `sent` or later."""
         runs = [self._run(job, sent) for job in jobs]
-        self._in_flight.take(runs)
+        self.in_flight.take(runs)
         self._heartbeat.note(runs)
         self._watch.note(runs)
         debug = self._is_debugged()
@@ -238,19 +241,12 @@ class Engine:
                 self._publisher.claimed(run)
         self._executor.submit(runs)
         if runs and self._executor.may_keep_waiting:
-            self._heartbeat.look_by(runs[0].start_by)
+            self._heartbeat.check_by(runs[0].start_by)
 
     def _run(self, job: Claimed, sent: float) -> Run:
         consumer = self._consumers[job.lease.queue]
-        return Run(job, consumer, worker=self._worker, sent=sent, beat=self._beat(job), committed=self._committed)
-
-    def _beat(self, job: Claimed) -> float | None:
-        """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
-
-        Without a lease the heartbeat renews nothing, but still finds cancel requests.
-        """
-        own = job.options.heartbeat_seconds
-        return own / 2 if own is not None else self._policy.heartbeat
+        beat = heartbeat_interval(job, self._policy)
+        return Run(job, consumer, worker=self._worker, sent=sent, beat=beat, committed=self._committed)
 
     def _nothing_runs(self) -> bool:
         return self._executor.running == 0 and self._executor.waiting == 0
@@ -265,8 +261,10 @@ class Engine:
             log_dropped(run, outcome)
 
     def _settled(self, answered: Answered) -> None:
-        self._in_flight.let_go(run for run, _, _ in answered)
+        self.in_flight.remove(run for run, _, _ in answered)
         self._room.set()
+        if self.measurements is not None:
+            self.measurements.settled(answered)
         debug = self._is_debugged()
         for run, outcome, answer in answered:
             if answer.state is None:
@@ -286,15 +284,14 @@ class Engine:
         first = run.signal.abort(reason)
         if first and reason == LEASE_LOST:
             log_lease_lost(run)
+            if self.measurements is not None:
+                self.measurements.lease_lost()
         elif reason == CANCELLED and run.end():
             self._settler.put_from_thread(run, Cancelled())
         elif reason == EXPIRED and run.give_up():
             self._settler.put_from_thread(run, Released())
         elif reason == EXPIRED and run.end():
-            self._settler.put_from_thread(run, self._expired(run))
+            self._settler.put_from_thread(run, run.expire())
         else:
             return  # Every heartbeat repeats this until the run is settled; a coroutine is cancelled once.
         self._executor.abort(run)
-
-    def _expired(self, run: Run) -> Outcome:
-        return run.decide(TimeoutError(f"the attempt took longer than {run.claimed.expire_seconds:g} s"), 0.5)

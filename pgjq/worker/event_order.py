@@ -79,8 +79,8 @@ class EventOrder:
         """
         run = self._runs.get(event.id)
         gate = run.behind if run is not None and enqueue in run.waits else self._unpublished_ending(run)
-        if gate is None or not gate.hold(partial(self._bus.tell, event)):
-            self._bus.tell(event)
+        if gate is None or not gate.hold(partial(self._bus.publish, event)):
+            self._bus.publish(event)
 
     def claimed(self, run: Run, reap: Gate | None) -> list[Gate]:
         """Return the gates that the events of a claimed run wait for."""

@@ -15,18 +15,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import queue
-import random
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pgjq.background import BackgroundThread
-from pgjq.outcome import Completed, Outcome, Released, fail
-from pgjq.serde import serialize_result
-from pgjq.worker.abort_signal import SHUTDOWN
-from pgjq.worker.current_job import set_current_job
-from pgjq.worker.job import AsyncJob, Job
+from pgjq.outcome import Outcome, Released
 from pgjq.worker.job_log import log_abandoned, log_dropped
+from pgjq.worker.perform import perform, perform_async
 from pgjq.worker.periodic_thread import call_on_loop
 from pgjq.worker.prefetch import Prefetch
 
@@ -97,10 +93,10 @@ class Executor:
         """Whether a run may have to wait: for a slot, or for a coroutine that blocks the loop."""
         return self.running + self.waiting > (self.concurrency if self._alone else 1)
 
-    def ahead(self, slots: int) -> int:
+    def prefetch_count(self, slots: int) -> int:
         """Return how many runs to claim before a slot is free: those that could start soon."""
         saturated = self.running + self.waiting >= self.concurrency
-        return self._prefetch.ahead(slots, saturated=saturated, now=time.perf_counter())
+        return self._prefetch.prefetch_count(slots, saturated=saturated, now=time.perf_counter())
 
     def claim_less(self) -> None:
         """Stop prefetching until handlers end; called from any thread."""
@@ -158,26 +154,11 @@ class Executor:
         self._fill()
 
     async def _await(self, run: Run) -> None:
-        began = time.perf_counter()
         if not run.start():
             self._end_task(run, Released())
             return
-        try:
-            job = AsyncJob(run, *_decoded(run), self._ops)
-        except BaseException as error:  # noqa: BLE001
-            outcome = fail(error)
-        else:
-            set_current_job(job)
-            try:
-                outcome = self._completed(run, await run.target.call(job))
-            except asyncio.CancelledError as error:
-                # At shutdown the run is released; a lost lease costs the attempt, if the storage accepts the outcome.
-                outcome = Released() if run.abort_reason == SHUTDOWN else run.decide(error, random.random())  # noqa: S311
-            except BaseException as error:
-                if self._loop.is_closed():
-                    raise  # Python throws GeneratorExit into a coroutine whose loop is gone.
-                outcome = run.decide(error, random.random())  # noqa: S311
-        self._prefetch.measure(time.perf_counter() - began)
+        outcome = await perform_async(run, self._ops, self._loop)
+        self._prefetch.measure(run.measure())
         self._end_task(run, outcome)
         del outcome  # It refers to the exception, whose traceback refers to this frame: a cycle.
 
@@ -201,30 +182,10 @@ class Executor:
 
     def _take(self, run: Run) -> Outcome:
         self._busy.add(run)
-        began = time.perf_counter()
-        outcome = self._context.copy().run(self._run, run)
-        self._prefetch.measure(time.perf_counter() - began)
+        outcome = self._context.copy().run(perform, run, self._thread_ops)
+        self._prefetch.measure(run.measure())
         self._busy.discard(run)
         return outcome
-
-    def _run(self, run: Run) -> Outcome:
-        try:
-            job = Job(run, *_decoded(run), self._thread_ops)
-        except BaseException as error:  # noqa: BLE001
-            return fail(error)
-        set_current_job(job)
-        try:
-            result = run.target.call(job)
-        except BaseException as error:  # noqa: BLE001  (a thread that dies would lose its slot)
-            return run.decide(error, random.random())  # noqa: S311
-        return self._completed(run, result)
-
-    def _completed(self, run: Run, result: Any) -> Outcome:
-        """Serialise the result; an error fails the job permanently: its work must not be repeated."""
-        try:
-            return Completed(serialize_result(run.consumer.result_serde, result, run.claimed.lease.id))
-        except BaseException as error:  # noqa: BLE001
-            return fail(error)
 
     def _finish(self, run: Run, outcome: Outcome, *, on_loop: bool) -> bool:
         if run.end():
@@ -233,10 +194,3 @@ class Executor:
         if run.started:
             log_dropped(run, outcome)
         return False
-
-
-def _decoded(run: Run) -> tuple[Any, Any]:
-    """Read a job's payload and checkpoint; unreadable bytes fail only this job."""
-    serde, claimed = run.consumer.payload_serde, run.claimed
-    checkpoint = None if claimed.checkpoint is None else serde.deserialize(claimed.checkpoint)
-    return serde.deserialize(claimed.payload), checkpoint

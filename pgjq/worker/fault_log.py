@@ -128,7 +128,7 @@ class Activity:
             self._is_failing = False
             self._log.succeeded(self)
 
-    def beside(self, doing: str) -> Activity:
+    def for_activity(self, doing: str) -> Activity:
         """Return the reporter of another activity of the same worker."""
         return self._log.activity(doing)
 

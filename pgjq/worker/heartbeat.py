@@ -57,7 +57,7 @@ class _LeaseThread:
         report: Activity,
     ) -> None:
         self._in_flight = in_flight
-        self._look = look
+        self._check_runs = look
         self._due = due
         self._next = 0.0
         self._idle = IDLE if usual is None else min(IDLE, usual / 2)
@@ -67,17 +67,17 @@ class _LeaseThread:
 
     def note(self, runs: Iterable[Run]) -> None:
         """Check sooner, if one of these runs is due before the next check."""
-        self.look_by(min(map(self._due, runs), default=inf))
+        self.check_by(min(map(self._due, runs), default=inf))
 
-    def look_by(self, moment: float) -> None:
+    def check_by(self, moment: float) -> None:
         """Check at this moment, if the next check is later."""
         if moment < self._next:
-            self._loop.nudge()
+            self._loop.run_now()
 
     def _step(self) -> float:
         self._next = inf  # A run that arrives during a check nudges, and the next check covers it.
         runs = self._in_flight.all()
-        self._look(runs)
+        self._check_runs(runs)
         now = time.monotonic()
         self._next = min((now + self._idle, *map(self._due, runs)))
         return max(AT_LEAST, self._next - now)
@@ -101,26 +101,28 @@ class Heartbeat:
         self._registration = registration
         self._abort = abort
         self._release_late = release_late
-        self._thread = _LeaseThread("pgjq heartbeat", in_flight, usual=usual, look=self._look, due=_due, report=report)
+        self._thread = _LeaseThread(
+            "pgjq heartbeat", in_flight, usual=usual, look=self._check_runs, due=_due, report=report
+        )
         self.start = self._thread.start
-        self.look_by = self._thread.look_by
+        self.check_by = self._thread.check_by
 
     def note(self, runs: Iterable[Run]) -> None:
         """Renew sooner, if one of these runs needs it before the next check."""
-        self.look_by(min(map(_next_beat, runs), default=inf))
+        self.check_by(min(map(_next_heartbeat, runs), default=inf))
 
     def stop(self) -> None:
         """End the thread and close its connection."""
         self._thread.stop()
         drive(self._ops.close())
 
-    def _look(self, runs: list[Run]) -> None:
+    def _check_runs(self, runs: list[Run]) -> None:
         now = time.monotonic()
         late = [run for run in runs if _start_by(run) <= now and run.give_up()]
         if late:
             self._release_late(self._ops, late)
         runs = [run for run in runs if run.beat is not None and not run.completing]
-        due = [run for run in runs if _next_beat(run) <= now]
+        due = [run for run in runs if _next_heartbeat(run) <= now]
         if due:
             self._renew(due if all(run.skipped for run in due) else runs)
         self._registration.renew(self._ops)
@@ -133,13 +135,13 @@ class Heartbeat:
         for run in runs:
             lease = id(run.claimed.lease)
             if lease in lost:
-                self._lose(run)
+                self._mark_lost(run)
                 continue
             (run.skip if lease in skipped else run.renewed)(sent)
             if lease in cancelled:
                 self._abort(run, CANCELLED)
 
-    def _lose(self, run: Run) -> None:
+    def _mark_lost(self, run: Run) -> None:
         """Mark a lease as lost, unless its run was settled while the heartbeat was in progress."""
         run.beat = run.next_beat = None
         if not (run.ended or run.completing):
@@ -159,18 +161,18 @@ class DeadlineWatch:
     ) -> None:
         self._abort = abort
         lookout = _LeaseThread(
-            "pgjq lease watch", in_flight, usual=usual, look=self._look, due=_deadline, report=report
+            "pgjq lease watch", in_flight, usual=usual, look=self._check_runs, due=_deadline, report=report
         )
         self.start, self.note, self.stop = lookout.start, lookout.note, lookout.stop
 
-    def _look(self, runs: list[Run]) -> None:
+    def _check_runs(self, runs: list[Run]) -> None:
         now = time.monotonic()
         for run in runs:
             if _deadline(run) <= now and not run.completing:
                 self._abort(run, EXPIRED if run.expires is not None and run.expires <= now else LEASE_LOST)
 
 
-def _next_beat(run: Run) -> float:
+def _next_heartbeat(run: Run) -> float:
     return inf if run.next_beat is None else run.next_beat
 
 
@@ -179,7 +181,7 @@ def _start_by(run: Run) -> float:
 
 
 def _due(run: Run) -> float:
-    return min(_next_beat(run), _start_by(run))
+    return min(_next_heartbeat(run), _start_by(run))
 
 
 def _deadline(run: Run) -> float:

@@ -29,7 +29,7 @@ class InFlight:
         with self._lock:
             self._runs.update(dict.fromkeys(runs))
 
-    def let_go(self, runs: Iterable[Run]) -> None:
+    def remove(self, runs: Iterable[Run]) -> None:
         """Remove runs that are settled."""
         with self._lock:
             for run in runs:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.options import Headers
+    from pgjq.outcome import Outcome
     from pgjq.storage.base import Operations, Storage
     from pgjq.worker.run import Run
 
@@ -78,9 +79,18 @@ class _Held(Generic[Payload_co]):
         return self._run.claimed.headers or NO_HEADERS
 
     @property
+    def worker(self) -> str:
+        """The id of the worker that runs the job."""
+        return self._run.worker
+
+    @property
     def lease(self) -> int:
         """The lease number of this run's claim."""
         return self._run.claimed.lease.number
+
+    def outcome_of(self, error: BaseException) -> Outcome:
+        """Return how this run would end if it raised an error, for middleware."""
+        return self._run.decide(error, 0.5)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue}/{self.id} attempt {self.attempts} of {self.max_attempts}>"
@@ -104,6 +114,8 @@ class _Held(Generic[Payload_co]):
             self.signal.abort(CANCELLED)
         if not pulse.skipped:
             self._run.renewed(sent)
+            if self._run.job_transaction is not None:
+                await self._run.job_transaction.restart_idle_limit()
         return not pulse.skipped
 
     async def _keep(self, value: Any) -> None:
@@ -121,8 +133,13 @@ class _Held(Generic[Payload_co]):
             raise PgjqError("a run has one transaction() block at most, and this one has had it")
         run.in_transaction = True
         try:
-            async with self._ops.job_transaction(run.claimed, session_factory) as job_transaction:
-                yield job_transaction.connection
+            transaction = self._ops.job_transaction(run.claimed, session_factory, idle_limit=run.idle_limit)
+            async with transaction as job_transaction:
+                run.job_transaction = job_transaction
+                try:
+                    yield job_transaction.connection
+                finally:
+                    run.job_transaction = None
                 result = serialize_result(run.consumer.result_serde, self.result, self.id)
                 run.completing = True
                 await job_transaction.complete(result)

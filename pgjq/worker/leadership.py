@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pgjq.worker.fault_log import Activity
 
 MARGIN = 0.1
-GOODBYE_SECONDS = 2.0
+STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Leadership:
         self._trusted_until = -inf
         self._leading = False
         self._over = False
-        self._campaign = Loop(f"pgjq {role} election", self._run_for_office, report)
-        self._watch = Loop(f"pgjq {role} watch", self._look, report.beside("watching the leadership"))
+        self._campaign = Loop(f"pgjq {role} election", self._try_election, report)
+        self._watch = Loop(f"pgjq {role} watch", self._publish_loss, report.for_activity("watching the leadership"))
 
     @property
     def is_leader(self) -> bool:
@@ -101,7 +101,7 @@ class Leadership:
             return False
         leads = drive(self._ops.leads(self._role, self._candidate))
         if not leads:
-            self._campaign.nudge()
+            self._campaign.run_now()
         return leads
 
     def start(self) -> None:
@@ -115,9 +115,9 @@ class Leadership:
         self._set(-inf)
         self._campaign.stop(timeout=0)
         self._resign()  # Ends the wait of a proof without a reply.
-        self._campaign.stop(timeout=GOODBYE_SECONDS)
+        self._campaign.stop(timeout=STOP_SECONDS)
         self._resign()  # The campaign may have won in between.
-        self._watch.stop(timeout=GOODBYE_SECONDS)
+        self._watch.stop(timeout=STOP_SECONDS)
 
     def _resign(self) -> None:
         try:
@@ -128,7 +128,7 @@ class Leadership:
     def _is_trusted(self) -> bool:
         return time.monotonic() < self._trusted_until
 
-    def _run_for_office(self) -> float:
+    def _try_election(self) -> float:
         asked = time.monotonic()
         leads = False
         try:
@@ -139,7 +139,7 @@ class Leadership:
             return self._election.acquire_retry_interval
         return max(0.0, asked + self._election.renewal_interval - time.monotonic())
 
-    def _look(self) -> float:
+    def _publish_loss(self) -> float:
         """Publish a loss that the campaign could not; return when to check again."""
         with self._changing:
             if self._leading and not self._is_trusted():
@@ -154,4 +154,4 @@ class Leadership:
             if leads != self._leading:
                 self._leading = leads
                 (self._acquired if leads else self._lost)()
-        self._watch.nudge()
+        self._watch.run_now()

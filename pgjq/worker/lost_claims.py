@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # How long to search for jobs that have no lease.
 WITHOUT_LEASE = 60.0
-GOODBYE_SECONDS = 0.5
+STOP_SECONDS = 0.5
 # Most claims that fail in an outage never reach the server. The first ones, which may have, are enough to track.
 MOST = 100
 
@@ -64,26 +64,26 @@ class LostClaims:
         if self._task is not None:
             await cancel(self._task, CUT_SECONDS)
             if self._sent:
-                last = asyncio.get_running_loop().create_task(self._try_to_look())
-                await asyncio.wait([last], timeout=GOODBYE_SECONDS)
+                last = asyncio.get_running_loop().create_task(self._try_to_search())
+                await asyncio.wait([last], timeout=STOP_SECONDS)
                 last.cancel()
 
     async def _run(self) -> None:
         pause = BACKOFF
         while self._sent:
-            await self._try_to_look()
+            await self._try_to_search()
             await asyncio.sleep(pause)
             pause = longer(pause)
         self._known.clear()
 
-    async def _try_to_look(self) -> None:
+    async def _try_to_search(self) -> None:
         try:
-            await self._look()
+            await self._search()
             self._report.succeeded()
         except Exception as error:  # noqa: BLE001  (the next search may succeed)
             self._report(error)
 
-    async def _look(self) -> None:
+    async def _search(self) -> None:
         for claim_id, sent in tuple(self._sent.items()):
             lapsed = time.monotonic() > sent + self._keep
             jobs = await self._ops.find_claimed(self._queues, claim_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from pgjq.blocking import drive
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from pgjq.worker.fault_log import Activity
 
 ROLE = "maintenance"
-INTERVAL = 10.0
+INTERVAL = 12.0  # A queue that grows past its warning size is found within 15 s.
 TTL = 30.0
+PRUNE_INTERVAL = 120.0
 BATCH = 1000
 SHARE = 20  # A full pass takes at most one part in this many of the time.
 
@@ -36,7 +38,7 @@ class Maintenance:
         self._ops: Operations = storage.dedicated()
         self._worker = worker
         self._logger = logger
-        self._full_at = 0.0
+        self._full_at = self._prune_at = self._elect_at = -inf
         self._pruned_all = True
         self._loop = Loop("pgjq maintenance", self._step, report, end=self._leave)
 
@@ -57,25 +59,31 @@ class Maintenance:
         drive(self._ops.close())
 
     def _step(self) -> float:
-        if not self._leads():
-            return INTERVAL
         began = time.monotonic()
+        if not self._leads(began):
+            return INTERVAL
         full = began >= self._full_at
         if self._promises.definitions:
             self._observe(with_endings=full)
-        if full or not self._pruned_all:
+        if began >= self._prune_at or not self._pruned_all:
             self._pruned_all = drive(self._ops.prune(limit=BATCH)) < BATCH
+            self._prune_at = began + max(PRUNE_INTERVAL, SHARE * (time.monotonic() - began))
         if full:
             self._full_at = began + max(INTERVAL, SHARE * (time.monotonic() - began))
         return INTERVAL if self._pruned_all else 0.0
 
-    def _leads(self) -> bool:
+    def _leads(self, now: float) -> bool:
+        """Return whether this worker leads; renew leadership at every second step, well within its `TTL`."""
         if not self._promises.leader_election:
             return True
         try:
-            return drive(self._ops.elect(ROLE, self._worker, ttl=TTL))
+            if now < self._elect_at and drive(self._ops.leads(ROLE, self._worker)):
+                return True
+            leads = drive(self._ops.elect(ROLE, self._worker, ttl=TTL))
         except UnsupportedError:
             return True  # Behind a pooler no worker can lead; then every worker does the work.
+        self._elect_at = now + 1.5 * INTERVAL if leads else -inf
+        return leads
 
     def _observe(self, *, with_endings: bool) -> None:
         definitions = cast("Definitions", self._ops)

@@ -29,6 +29,8 @@ LONGEST_BACKOFF = 5.0
 # How long a call may take to fail after its deadline.
 CUT_SECONDS = 0.75
 JOIN_SECONDS = 0.1
+# A step that takes longer hangs, for the probe of a worker's life: statements have limits that are shorter.
+STEP_SECONDS = 300.0
 
 
 def call_on_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
@@ -70,7 +72,7 @@ class Loop:
     """A thread that calls a step, which returns the seconds until its next call.
 
     An exception of the step is reported, and the step tried again after a pause that doubles up to five seconds. The
-    step's calls have the deadline of the task or thread that created this. `nudge` makes the next call now; `stop`
+    step's calls have the deadline of the task or thread that created this. `run_now` makes the next call now; `stop`
     ends the thread after the current step, and then the thread calls `end`. The thread is supervised
     (`pgjq.background`), also against a `report` that raises.
     """
@@ -96,7 +98,7 @@ class Loop:
         """Start the thread."""
         self._thread.start()
 
-    def nudge(self) -> None:
+    def run_now(self) -> None:
         """Call the next step now."""
         self._nudged.set()
 
@@ -118,7 +120,7 @@ class Loop:
         pause = BACKOFF
         while not self._stopping:
             try:
-                self._thread.touch()
+                self._thread.touch(STEP_SECONDS)
                 wait = self._step()
                 pause = BACKOFF
                 self._report.succeeded()
@@ -127,6 +129,7 @@ class Loop:
                 if not (self._stopping and isinstance(error, StorageError)):
                     self._report(error)
                 wait, pause = pause, longer(pause)
+            self._thread.touch(wait + STEP_SECONDS)
             self._nudged.wait(wait)
             self._nudged.clear()
         if self._end is not None and not self._ended:

@@ -32,7 +32,7 @@ class Prefetch:
         known = self._duration
         self._duration = seconds if known is None else known + SMOOTHING * (seconds - known)
 
-    def ahead(self, slots: int, *, saturated: bool, now: float) -> int:
+    def prefetch_count(self, slots: int, *, saturated: bool, now: float) -> int:
         """Return how many jobs `slots` could start within the horizon; `saturated`: no slot is free."""
         if now - self._sampled >= HORIZON:
             self._sample(now, saturated=saturated)

@@ -12,7 +12,7 @@ from pgjq.outcome import Completed, Failed, Failing
 from pgjq.worker.event_order import Gate
 from pgjq.worker.failed_event import failure, read
 from pgjq.worker.periodic_thread import call_on_loop
-from pgjq.worker.worker_reaper import became, stalled
+from pgjq.worker.reaping import stalled, state_event
 
 if TYPE_CHECKING:
     import asyncio
@@ -77,8 +77,8 @@ class Publisher:
             consumer = self._consumers.get(job.queue)
             if consumer is not None:
                 event = stalled(job, consumer.payload_serde)
-                consumer.bus.tell(event)
-                consumer.bus.tell(became(event))
+                consumer.bus.publish(event)
+                consumer.bus.publish(state_event(event))
         if gate is self._reap:  # Else the next sweep has begun, and events that wait for it wait for this, too.
             self._reap = None
         if gate is not None:
@@ -102,7 +102,7 @@ class Publisher:
         bus = run.consumer.bus
         if bus.wants(name):
             event = _event(run, name, outcome)
-            bus.tell(event) if run.held is None else run.held.append(partial(bus.tell, event))
+            bus.publish(event) if run.held is None else run.held.append(partial(bus.publish, event))
 
 
 def now() -> datetime:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # How often a worker without heartbeats in its policy renews its record, and the shortest interval of any worker.
 WITHOUT_HEARTBEAT: Final = 20.0
 AT_LEAST: Final = 1.0
-GOODBYE_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 2.0
 
 
 class WorkerRegistration:
@@ -49,6 +49,12 @@ class WorkerRegistration:
         self._logger = logger
         self._report = report
         self._due = -inf
+        self._answered = -inf
+
+    def is_recent(self) -> bool:
+        """Return whether the storage accepted the record within the last two intervals."""
+        # The heartbeat thread looks every half interval: a renewal may be that late.
+        return time.monotonic() - self._answered <= 2.5 * self._registration.heartbeat
 
     def renew(self, ops: Operations) -> None:
         """Write the record if it is due, with sync operations."""
@@ -61,12 +67,12 @@ class WorkerRegistration:
             self._report(error)
         else:
             self._report.succeeded()
-            self._due = now + self._registration.heartbeat
+            self._answered, self._due = now, now + self._registration.heartbeat
 
     async def remove(self, ops: Operations) -> None:
         """Remove the record, with async operations."""
         try:
-            async with asyncio.timeout(GOODBYE_SECONDS):
+            async with asyncio.timeout(STOP_SECONDS):
                 await ops.worker_stopped(self._registration)
         except (PgjqError, builtins.TimeoutError) as error:
             self._logger.warning(

@@ -7,15 +7,17 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pgjq.outcome import Outcome, decide
+from pgjq.errors import TimeoutError
+from pgjq.outcome import Outcome, decide, expire
 from pgjq.worker.abort_signal import AbortSignal
 from pgjq.worker.event_order import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pgjq.lease import LeasePolicy
     from pgjq.options import Headers
-    from pgjq.storage.base import Claimed
+    from pgjq.storage.base import Claimed, JobTransaction
     from pgjq.worker.handler import Consumer
 
 # The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
@@ -30,7 +32,28 @@ START_WITHIN = 1.0
 ASK_AGAIN = 0.25
 ASK_AGAIN_SECONDS = 0.05
 
+# A transaction of a run is ended this long after the run is certainly over.
+IDLE_MARGIN = 5.0
+
 NO_HEADERS: Headers = MappingProxyType({})
+
+
+def heartbeat_interval(job: Claimed, policy: LeasePolicy) -> float | None:
+    """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
+
+    Without a lease the heartbeat renews nothing, but still finds cancel requests.
+    """
+    own = job.options.heartbeat_seconds
+    return own / 2 if own is not None else policy.heartbeat
+
+
+def idle_limit(job: Claimed, beat: float | None) -> float | None:
+    """Return how long a transaction of a run may be idle, from any of its statements; None for no limit.
+
+    A handler may compute for longer than its lease while heartbeats renew it: then only the expiry ends the run.
+    """
+    ends = [job.expire_seconds, job.lease_seconds if beat is None else None]
+    return min((end + IDLE_MARGIN for end in ends if end is not None), default=None)
 
 
 class Run:
@@ -43,6 +66,7 @@ class Run:
     __slots__ = (
         "_signal",
         "beat",
+        "began",
         "behind",
         "claimed",
         "committed",
@@ -52,19 +76,25 @@ class Run:
         "expires",
         "gate",
         "held",
+        "idle_limit",
         "in_transaction",
+        "job_transaction",
         "next_beat",
         "published",
         "skipped",
         "start_by",
         "started",
         "target",
+        "took",
         "trusted_until",
         "waits",
         "worker",
     )
 
     _deciding = threading.Lock()
+
+    began: float | None  # When its handler was called.
+    took: float | None  # Seconds that the handler took.
 
     def __init__(
         self,
@@ -84,7 +114,9 @@ class Run:
         self.completing = False  # The handler's transaction locks the row and ends the run: nothing to renew.
         self._signal: AbortSignal | None = None
         self.in_transaction = self.ended = self.started = self.published = False
-        self.beat = beat
+        self.job_transaction: JobTransaction | None = None
+        self.idle_limit = idle_limit(claimed, beat)
+        self.beat, self.began, self.took = beat, None, None
         self.next_beat: float | None = None
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
@@ -142,9 +174,15 @@ class Run:
             if self.ended or self.aborted:
                 return False
             self.started = True
+        self.began = time.monotonic()
         if self.expires is not None and self.claimed.expire_seconds is not None:
             self.expires += self.claimed.expire_seconds / 2
         return True
+
+    def measure(self) -> float:
+        """Return how many seconds the handler took, and keep them."""
+        took = self.took = time.monotonic() - (self.began or 0.0)
+        return took
 
     def give_up(self) -> bool:
         """End a run whose handler was not called; False if it was called or the run has ended.
@@ -175,6 +213,11 @@ class Run:
             options=claimed.options,
             chance=chance,
         )
+
+    def expire(self) -> Outcome:
+        """Return the outcome of this run if it took too long."""
+        late = TimeoutError(f"the attempt took longer than {self.claimed.expire_seconds:g} s")
+        return expire(self.decide(late, 0.5))
 
     def end(self) -> bool:
         """Acquire the right to end this run: only the first caller gets it."""

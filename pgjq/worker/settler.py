@@ -65,7 +65,7 @@ class Settler:
         self._has_apart = asyncio.Event()
         self._tasks = [
             self._loop.create_task(self._run(), name="pgjq settler"),
-            self._loop.create_task(self._offer_apart_again(), name="pgjq settler of single outcomes"),
+            self._loop.create_task(self._retry_one_by_one(), name="pgjq settler of single outcomes"),
         ]
 
     def put(self, run: Run, outcome: Outcome) -> None:
@@ -79,13 +79,13 @@ class Settler:
         if self._kicked:
             return True
         self._kicked = True
-        return call_on_loop(self._loop, self._kick)
+        return call_on_loop(self._loop, self._wake)
 
-    def doubt(self, runs: Iterable[Run]) -> None:
+    def mark_uncertain(self, runs: Iterable[Run]) -> None:
         """Record, from any thread, that a settlement of these runs may have succeeded already."""
         self._unanswered.update(runs)
 
-    def _kick(self) -> None:
+    def _wake(self) -> None:
         self._kicked = False
         self._work.set()
 
@@ -106,33 +106,33 @@ class Settler:
             if self._waiting:
                 self._work.set()
             if batch:
-                await self._offer(batch)
+                await self._settle_batch(batch)
 
-    async def _offer(self, batch: list[tuple[Run, Outcome]]) -> None:
+    async def _settle_batch(self, batch: list[tuple[Run, Outcome]]) -> None:
         pause = BACKOFF
         while True:
             try:
-                return self._answer(await self._settle(batch))
+                return self._apply_results(await self._settle(batch))
             except StorageUnavailableError as error:
                 self._report(error)
-                self.doubt(run for run, _ in batch)
+                self.mark_uncertain(run for run, _ in batch)
                 await asyncio.sleep(pause)
                 pause = longer(pause)
             except Exception as error:  # noqa: BLE001  (a settler that dies loses every outcome)
                 self._report(error)
-                return await self._offer_apart(batch)
+                return await self._settle_one_by_one(batch)
 
     async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
         sent = time.monotonic()
         answers = await self._ops.settle([Settlement(run.claimed.lease, outcome) for run, outcome in batch])
         answered = [(*ended, answer) for ended, answer in zip(batch, answers, strict=True)]
         if self._unanswered:
-            answered = await self._find_out(answered, sent)
+            answered = await self._resolve_lost_replies(answered, sent)
         self._report.succeeded()
         return answered
 
-    async def _find_out(self, answered: Answered, sent: float) -> Answered:
-        """Replace refusals of settlements that succeeded in an earlier try whose reply was lost."""
+    async def _resolve_lost_replies(self, answered: Answered, sent: float) -> Answered:
+        """Replace refused results of settlements that succeeded in an earlier try whose reply was lost."""
         refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
         made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
         for n, settled in zip(refused, made, strict=True):
@@ -141,7 +141,7 @@ class Settler:
         self._unanswered.difference_update([run for run, _, _ in answered])
         return answered
 
-    async def _offer_apart(self, batch: list[tuple[Run, Outcome]]) -> None:
+    async def _settle_one_by_one(self, batch: list[tuple[Run, Outcome]]) -> None:
         """Offer outcomes one by one, so that one that cannot be stored does not delay the others."""
         for run, outcome in batch:
             try:
@@ -149,23 +149,23 @@ class Settler:
             except Exception as error:  # noqa: BLE001
                 self._report(error)
                 if isinstance(error, StorageUnavailableError):
-                    self.doubt([run])
-                self._apart.append((run, _instead(outcome, error)))
+                    self.mark_uncertain([run])
+                self._apart.append((run, instead(outcome, error)))
                 self._has_apart.set()
             else:
-                self._answer(answered)
+                self._apply_results(answered)
 
-    async def _offer_apart_again(self) -> None:
+    async def _retry_one_by_one(self) -> None:
         pause = BACKOFF
         while True:
             await self._has_apart.wait()
             await asyncio.sleep(pause)
             batch = [self._apart.popleft() for _ in range(len(self._apart))]
             self._has_apart.clear()
-            await self._offer_apart(batch)
+            await self._settle_one_by_one(batch)
             pause = longer(pause) if self._apart else BACKOFF
 
-    def _answer(self, answered: Answered) -> None:
+    def _apply_results(self, answered: Answered) -> None:
         try:
             self._settled(answered)
         except Exception as error:  # noqa: BLE001
@@ -184,7 +184,7 @@ def _deduce(run: Run, outcome: Outcome, settled: Settled, sent: float) -> Settle
     return settled._replace(state="failing" if failing else "queued")
 
 
-def _instead(outcome: Outcome, error: Exception) -> Outcome:
+def instead(outcome: Outcome, error: Exception) -> Outcome:
     """Return the outcome to offer after an error: a failure if its value cannot be stored."""
     if not isinstance(error, ValidationError):
         return outcome

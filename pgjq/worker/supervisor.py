@@ -13,7 +13,11 @@ How they end
 * A worker whose supervisor is gone gives its jobs the usual grace. A few seconds later it exits, even if it hangs: no
   process is left that could replace or kill it.
 * The process that started the supervisor reads a pipe that the supervisor holds open. Its end without a `stop` means
-  that the supervisor was killed: a thread then calls `lost`, and `stop` waits for the remaining workers.
+  that the supervisor was killed: a thread then calls `lost`, and kills the workers that do not exit by themselves,
+  because a handler holds the interpreter lock. `stop` waits for them.
+* A worker may end by itself (`pgjq.worker.exit_conditions`), and its exit code says so: `RETIRED` is replaced at
+  once, `DRAINED` is not. When all workers have drained, the supervisor ends with that code, and a thread calls
+  `finished`.
 """
 
 from __future__ import annotations
@@ -49,6 +53,10 @@ LATE = 3.0
 # How long after a signal ended the supervisor `stop` is expected, if the signal went to the whole process group.
 STOP_WITHIN = 5.0
 GRACE = struct.Struct("d")
+PID = struct.Struct("q")
+# Exit codes of processes that ended by themselves.
+RETIRED = 64
+DRAINED = 65
 
 
 @dataclass(slots=True)
@@ -60,8 +68,9 @@ class _ProcessSlot:
     started: float = 0.0
     pause: float = PAUSE
     due: float = 0.0
+    drained: bool = False
 
-    def let_go(self) -> None:
+    def close_pipe(self) -> None:
         """Close the pipe to the process, which then stops."""
         if self.lifeline >= 0:
             os.close(self.lifeline)
@@ -74,27 +83,31 @@ class Supervisor:
     def __init__(
         self,
         count: int,
-        work: Callable[[StopRequest, Callable[[], float | None]], None],
+        work: Callable[[StopRequest, Callable[[], float | None]], int],
         logger: logging.Logger,
         *,
         grace: float,
         lost: Callable[[PgjqError], None],
+        finished: Callable[[], None],
     ) -> None:
         self._slots = [_ProcessSlot() for _ in range(count)]
         self._work = work
         self._logger = logger
         self._default_grace = grace
         self._lost = lost
+        self._finished = finished
         self._stopping = threading.Event()
-        self._grace = mmap.mmap(-1, GRACE.size)  # Shared with all forked processes.
+        # Shared with all forked processes.
+        self._grace = mmap.mmap(-1, GRACE.size)
         self._grace[:] = GRACE.pack(math.nan)
+        self._pids = mmap.mmap(-1, PID.size * count)
         stop_pipe, self._lifeline = os.pipe()
         self._ended, self._alive = os.pipe()  # Ends with the supervisor.
         self._all_ended, self._any_alive = os.pipe()  # Ends with the supervisor and all workers.
         self._pid = _fork(lambda: self._supervise(stop_pipe))
         for fd in (stop_pipe, self._alive, self._any_alive):
             os.close(fd)
-        self._watch = BackgroundThread("pgjq supervisor watch", self._notice_the_end)
+        self._watch = BackgroundThread("pgjq supervisor watch", self._wait_for_end)
         self._watch.start()
 
     def stop(self, grace: float | None) -> None:
@@ -111,60 +124,76 @@ class Supervisor:
         for fd in (self._lifeline, self._ended, self._all_ended):
             os.close(fd)
 
-    def _notice_the_end(self) -> None:
+    def _wait_for_end(self) -> None:
         """Wait for the supervisor's end, in the process that started it; report an unrequested one."""
         while not _is_ended(self._ended, TICK):
             self._watch.touch()
+        status = self._exit_status()
+        if status == DRAINED:
+            self._finished()
+            return
         # Ctrl-C reaches this process as well, which then is about to call `stop`.
-        if not self._stopping.wait(STOP_WITHIN if self._has_ended_by_itself() else 0):
+        if not self._stopping.wait(STOP_WITHIN if status == 0 else 0):
             message = f"the supervisor of the worker processes (process {self._pid}) has ended, and its workers stop"
             self._lost(PgjqError(f"{message}: stop this worker and start it again"))
+        if not _is_ended(self._all_ended, self._grace_given() + 2 * LATE):
+            self._kill_orphans()
 
-    def _has_ended_by_itself(self) -> bool:
-        """Return whether the supervisor ended because of a signal's request, and was not killed."""
+    def _kill_orphans(self) -> None:
+        """Kill the workers that have outlived their supervisor."""
+        for (pid,) in PID.iter_unpack(self._pids[:]):
+            with suppress(ProcessLookupError):
+                if pid and os.getpgid(pid) == os.getpgid(0):  # Another process may have the number meanwhile.
+                    os.kill(pid, signal.SIGKILL)
+
+    def _exit_status(self) -> int | None:
+        """Return the exit status of the supervisor: 0 after a signal's request, None if it was killed."""
         try:
             ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:  # The caller's own code has waited for all children.
-            return False
-        return ended is not None and ended.si_code == os.CLD_EXITED and ended.si_status == 0
+            return None
+        return ended.si_status if ended is not None and ended.si_code == os.CLD_EXITED else None
 
     def _grace_given(self) -> float:
         grace = self._stop_grace()
         return self._default_grace if grace is None else grace
 
-    def _supervise(self, stop_pipe: int) -> None:
+    def _supervise(self, stop_pipe: int) -> int:
         for fd in (self._lifeline, self._ended, self._all_ended):
             os.close(fd)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         requests = _StopRequests(stop_pipe)
         while not requests.to_stop:
             self._collect_ended()
+            if all(slot.drained for slot in self._slots):
+                return DRAINED
             self._fill(stop_pipe)
             requests.wait()
         self._end(requests)
+        return 0
 
     def _fill(self, stop_pipe: int) -> None:
         now = time.monotonic()
-        for slot in self._slots:
-            if slot.pid is None and slot.due <= now:
+        for number, slot in enumerate(self._slots):
+            if slot.pid is None and not slot.drained and slot.due <= now:
                 mine, slot.lifeline = os.pipe()
-                slot.pid, slot.started = _fork(lambda mine=mine: self._be_worker(stop_pipe, mine)), now
+                slot.pid, slot.started = _fork(lambda mine=mine: self._run_worker(stop_pipe, mine)), now
+                PID.pack_into(self._pids, number * PID.size, slot.pid)
                 os.close(mine)
 
-    def _be_worker(self, stop_pipe: int, mine: int) -> None:
+    def _run_worker(self, stop_pipe: int, mine: int) -> int:
         supervisor = os.getppid()
         os.close(stop_pipe)
         os.close(self._alive)
         for slot in self._slots:
-            slot.let_go()
-        asked = (
-            StopRequest()
-        )  # Before signals are unblocked: those that the supervisor blocked are for its children, too.
+            slot.close_pipe()
+        # Before signals are unblocked: those that the supervisor blocked are for its children, too.
+        asked = StopRequest()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        BackgroundThread("pgjq supervisor watch", lambda: self._ask_at_end(supervisor, mine, asked)).start()
-        self._work(asked, self._stop_grace)
+        BackgroundThread("pgjq supervisor watch", lambda: self._stop_when_pipe_closes(supervisor, mine, asked)).start()
+        return self._work(asked, self._stop_grace)
 
-    def _ask_at_end(self, supervisor: int, pipe: int, asked: StopRequest) -> None:
+    def _stop_when_pipe_closes(self, supervisor: int, pipe: int, asked: StopRequest) -> None:
         """Stop this worker when its pipe closes; without a supervisor the stop is bounded."""
         os.read(pipe, 1)  # Unbounded: the kernel closes the pipe of a process that has ended in any way.
         asked.ask()
@@ -180,17 +209,27 @@ class Supervisor:
     def _collect_ended(self) -> None:
         for slot in self._slots:
             if slot.pid is not None and (ended := os.waitpid(slot.pid, os.WNOHANG))[0]:
-                slot.let_go()
-                lived = time.monotonic() - slot.started
-                self._logger.warning(
-                    "worker process ended, starting another", extra={"pid": slot.pid, "status": ended[1]}
-                )
-                slot.pause = PAUSE if lived >= LIVED else min(slot.pause * 2, LONGEST_PAUSE)
-                slot.pid, slot.due = None, time.monotonic() + (0 if lived >= LIVED else slot.pause)
+                slot.close_pipe()
+                self._note_end(slot, os.waitstatus_to_exitcode(ended[1]))
+
+    def _note_end(self, slot: _ProcessSlot, status: int) -> None:
+        """Decide whether and when a worker that has ended is replaced."""
+        extra = {"pid": slot.pid, "status": status}
+        slot.pid, slot.due = None, time.monotonic()
+        if status == DRAINED:
+            slot.drained = True
+            self._logger.info("worker process ended: nothing is due", extra=extra)
+        elif status == RETIRED:
+            self._logger.info("worker process has reached its limit, starting another", extra=extra)
+        else:
+            self._logger.warning("worker process ended, starting another", extra=extra)
+            lived = time.monotonic() - slot.started
+            slot.pause = PAUSE if lived >= LIVED else min(slot.pause * 2, LONGEST_PAUSE)
+            slot.due += 0 if lived >= LIVED else slot.pause
 
     def _end(self, requests: _StopRequests) -> None:
         for slot in self._slots:
-            slot.let_go()
+            slot.close_pipe()
         left = {slot.pid for slot in self._slots if slot.pid is not None}
         until = time.monotonic() + self._grace_given() + 2 * LATE
         while left := {pid for pid in left if not os.waitpid(pid, os.WNOHANG)[0]}:
@@ -235,15 +274,14 @@ def _is_ended(pipe: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000))
 
 
-def _fork(child: Callable[[], None]) -> int:
-    """Fork; the child does its work and exits without running its parent's exit handlers."""
+def _fork(child: Callable[[], int]) -> int:
+    """Fork; the child does its work and exits with what it returns, without its parent's exit handlers."""
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        child()
-        status = 0
+        status = child()
     except BaseException as error:  # noqa: BLE001  (an exception that leaves here would run the parent's code)
         sys.excepthook(type(error), error, error.__traceback__)
     finally:

@@ -52,12 +52,17 @@ class Ticker:
         self._logger = logger
         self._poll = poll
         self._unwatch: Callable[[], None] | None = None
+        self._caught_up = not self._has_schedules
         self._loop = Loop("pgjq ticker", self._step, report, end=self._leave)
 
     def start(self) -> None:
         """Start the thread."""
         if self._has_schedules:
             self._loop.start()
+
+    def caught_up(self) -> bool:
+        """Return whether the schedules that were due at the start have ticked, or cannot tick."""
+        return self._caught_up
 
     def stop(self) -> None:
         """End the thread and close its connection."""
@@ -81,9 +86,18 @@ class Ticker:
             drive(connection.close())
 
     def _step(self) -> float:
+        try:
+            wait = self._tick()
+        except Exception:
+            self._caught_up = True
+            raise
+        self._caught_up = self._caught_up or wait > 0
+        return wait
+
+    def _tick(self) -> float:
         ops = self._connect()
         if self._unwatch is None:
-            self._unwatch = drive(ops.watch_schedules(self._loop.nudge))
+            self._unwatch = drive(ops.watch_schedules(self._loop.run_now))
         while self._declared:
             drive(ensure(ops, self._declared[-1]))
             self._declared.pop()

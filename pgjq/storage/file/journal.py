@@ -20,7 +20,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pgjq.storage.file import disk
-from pgjq.storage.file.journal_format import unseal
+from pgjq.storage.file.journal_format import decode_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class Journal:
     def read(self) -> Iterator[dict[str, Any]]:
         """Read the new lines; set `damaged` if one is invalid."""
         for line, end in self._split():
-            content = unseal(line)
+            content = decode_line(line)
             if content is None:
                 self.damaged = True
                 continue
@@ -100,7 +100,7 @@ class Journal:
 
     def _sync(self) -> None:
         if self._closed:
-            raise OSError(errno.EIO, "the disk failed while this was on its way to it")
+            raise OSError(errno.EIO, "the disk failed before this entry was written")
         reached = self.end
         try:
             disk.sync_data(self._fd)

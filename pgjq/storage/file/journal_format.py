@@ -5,7 +5,7 @@ damaged line at the next one. The object has these members:
 
 * `at`: the time of the operation.
 * `jobs`: the changes of jobs, in order, as `[seq, fields, event, facts]`. `fields` are the new values: for an added
-  job all that differ from the defaults, for a deleted one null.
+  job all that differ from the defaults, for a deleted one null; `last_attempt` adds to the job's history.
 * `queues`, optional: the changes of queues, which follow those of jobs, as `[name, values, event, facts]`. `values` is
   the whole queue record, null for a deleted queue.
 * `schedules`, optional: the changes of schedules (`pgjq.storage.file.schedules`).
@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from pgjq.job import JobError, JobSource
+from pgjq.job import Attempt, JobError, JobSource
 from pgjq.options import DEFAULT_SETTINGS, NO_OPTIONS, JobOptions, Settings
 from pgjq.storage.file import queues, schedules
 from pgjq.storage.model.record import Record
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pgjq.storage.model.changes import Change
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.queue_record import QueueRecord
-    from pgjq.storage.model.schedule_table import ScheduleChange, ScheduleTable
+    from pgjq.storage.model.schedule_records import ScheduleChange, ScheduleTable
 
 FORMAT = 1
 KEPT = ("result_ttl", "max_attempts", "priority", "singleton_key")
@@ -51,24 +51,24 @@ class Entry(NamedTuple):
     facts: Any = None
 
 
-def seal(content: Mapping[str, Any]) -> bytes:
+def encode_line(content: Mapping[str, Any]) -> bytes:
     """Write a line."""
     body = json.dumps(content, separators=(",", ":")).encode()
     return b"%08x %s\n" % (crc32(body), body)
 
 
-def unseal(line: bytes) -> dict[str, Any] | None:
+def decode_line(line: bytes) -> dict[str, Any] | None:
     """Read a line, without its newline; None if it is damaged."""
     checksum, _, body = line.partition(b" ")
     try:
         return json.loads(body) if int(checksum, 16) == crc32(body) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
 def header(generation: int, last_seq: int) -> bytes:
     """Write the first line: format, number of the rewrite, last job number that was used."""
-    return seal({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
+    return encode_line({"journal": FORMAT, "generation": generation, "last_seq": last_seq})
 
 
 def write(jobs: Jobs) -> bytes:
@@ -78,23 +78,23 @@ def write(jobs: Jobs) -> bytes:
         content["queues"] = [queues.write_change(change) for change in jobs.queue_changes]
     if jobs.schedule_changes:
         content["schedules"] = [schedules.write_change(change) for change in jobs.schedule_changes]
-    return seal(content)
+    return encode_line(content)
 
 
 def write_records(at: datetime, records: Iterable[Record]) -> bytes:
     """Write jobs as they are."""
-    return seal({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
+    return encode_line({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
 
 
 def write_queues(at: datetime, known: Mapping[str, QueueRecord]) -> bytes:
     """Write queues as they are, in a line without jobs."""
     content = [[name, queues.write_known(queue)] for name, queue in known.items()]
-    return seal({"at": at.isoformat(), "records": [], "queues": content})
+    return encode_line({"at": at.isoformat(), "records": [], "queues": content})
 
 
 def write_schedules(at: datetime, table: ScheduleTable) -> bytes:
     """Write schedules as they are, in a line without jobs."""
-    return seal({"at": at.isoformat(), "records": [], "schedules": list(schedules.write_all(table))})
+    return encode_line({"at": at.isoformat(), "records": [], "schedules": list(schedules.write_all(table))})
 
 
 def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry], list[ScheduleChange]]:
@@ -186,13 +186,36 @@ def _decode_source(written: list[Any]) -> JobSource:
     return JobSource(queue, job_id, attempts, None if error is None else _decode_error(error))
 
 
+def _encode_attempt(attempt: Attempt) -> list[Any]:
+    error = None if attempt.error is None else _encode_error(attempt.error)
+    times = attempt.started_at.isoformat(), attempt.ended_at.isoformat()
+    return [attempt.number, attempt.worker, *times, attempt.outcome, error]
+
+
+def _decode_attempt(written: list[Any]) -> Attempt:
+    number, worker, started_at, ended_at, outcome, error = written
+    times = datetime.fromisoformat(started_at), datetime.fromisoformat(ended_at)
+    return Attempt(number, worker, *times, outcome, None if error is None else _decode_error(error))
+
+
+def _encode_history(history: tuple[Attempt, ...]) -> list[list[Any]]:
+    return [_encode_attempt(attempt) for attempt in history]
+
+
+def _decode_history(written: list[list[Any]]) -> tuple[Attempt, ...]:
+    return tuple(_decode_attempt(attempt) for attempt in written)
+
+
 MOMENTS = ("created_at", "run_at", "started_at", "locked_until", "expire_at", "finished_at", "slot")
 BLOBS = ("payload", "checkpoint", "result")
 ENCODERS: dict[str, Callable[[Any], Any]] = {
+    "settings": _encode_settings,
     **dict.fromkeys(MOMENTS, datetime.isoformat),
     **dict.fromkeys(BLOBS, _encode_bytes),
     "error": _encode_error,
     "source": _encode_source,
+    "last_attempt": _encode_attempt,
+    "history": _encode_history,
 }
 DECODERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(MOMENTS, datetime.fromisoformat),
@@ -201,4 +224,6 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "source": _decode_source,
     "settings": _decode_settings,
     "stalled_on": tuple,
+    "last_attempt": _decode_attempt,
+    "history": _decode_history,
 }

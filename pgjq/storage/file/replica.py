@@ -97,10 +97,10 @@ class Replica:
 
     def follow(self) -> None:
         """Read the changes of other processes, if any, and notify this process's subscribers."""
-        if self._has_news():
+        if self._has_new_entries():
             self.do(lambda _: None, durable=False)
 
-    def _has_news(self) -> bool:
+    def _has_new_entries(self) -> bool:
         """Check without the lock; a wrong result only costs another check."""
         journal = self._journal
         try:
@@ -108,7 +108,7 @@ class Replica:
         except OSError:  # Another thread has just closed it, to open a new one.
             return True
 
-    def give_up(self) -> None:
+    def abort_lock_waits(self) -> None:
         """Make callers that wait for another process's lock fail at once."""
         self._mutex.patience = 0.0
 
@@ -142,7 +142,7 @@ class Replica:
             self._drop()  # The model has changes that the journal has not: they did not happen.
             raise
         # A notification may precede the sync: its receiver then does an operation, which waits for the sync.
-        self._subscribers.tell(jobs)
+        self._subscribers.publish(jobs)
         news = bool(jobs.queue_changes or jobs.schedule_changes) or any(
             change.event or change.fields is None for change in jobs.changes
         )
@@ -175,7 +175,7 @@ class Replica:
                 journal = None
         if journal is None:
             journal = self._load()
-        return self._mend(journal)
+        return self._repair(journal)
 
     def _load(self) -> Journal:
         self._layout.prepare()
@@ -189,15 +189,25 @@ class Replica:
     def _read(self, journal: Journal) -> None:
         """Read new lines, and notify subscribers of changes made since this process's first read."""
         for content in journal.read():
-            if "journal" in content:
-                self._take_header(content)
-                continue
-            self._take(content)
-            if "records" in content:
-                self._base = journal.end
-            elif self._published is not None and (self._generation, journal.end) > self._published:
-                self._subscribers.tell(self._jobs)
+            try:
+                self._take_line(content, journal)
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                message = (
+                    f"{self._layout.journal} has a line that pgjq did not write, or that a newer version wrote, before"
+                    f" byte {journal.end}: upgrade pgjq, or take the line out while no process uses the directory"
+                )
+                raise StorageError(message) from error
         self._published = self._generation, journal.end
+
+    def _take_line(self, content: dict[str, Any], journal: Journal) -> None:
+        if "journal" in content:
+            self._take_header(content)
+            return
+        self._take(content)
+        if "records" in content:
+            self._base = journal.end
+        elif self._published is not None and (self._generation, journal.end) > self._published:
+            self._subscribers.publish(self._jobs)
 
     def _take_header(self, content: dict[str, Any]) -> None:
         if content["journal"] != journal_format.FORMAT:
@@ -216,7 +226,7 @@ class Replica:
             self._apply(entry)
         for name, known, event, facts in changes:
             if known is None:
-                self._jobs.undefine(name)
+                self._jobs.remove_queue(name)
             else:
                 self._jobs.define(name, known, event, facts)
         for change in schedules:
@@ -235,7 +245,7 @@ class Replica:
             case _:
                 return  # A change of a job that was lost with a damaged line.
 
-    def _mend(self, journal: Journal) -> Journal:
+    def _repair(self, journal: Journal) -> Journal:
         if journal.damaged:
             self._layout.keep_aside(self._layout.journal, "lines of it are damaged; the others count")
         elif journal.torn:

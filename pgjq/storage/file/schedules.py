@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgjq.schedules.schedule import Schedule, ScheduleTick
-from pgjq.storage.model.schedule_table import ScheduleChange, ScheduleRecord
+from pgjq.storage.model.schedule_records import ScheduleChange, ScheduleRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pgjq.storage.model.schedule_table import ScheduleTable
+    from pgjq.storage.model.schedule_records import ScheduleTable
 
 MOMENTS = ("created_at", "changed_at", "start_at", "end_at", "next_run_at", "due_at", "last_run_at")
 

@@ -124,7 +124,7 @@ class FileStorage:
         if self._closed:
             return
         self._closed = True
-        self.replica.give_up()
+        self.replica.abort_lock_waits()
         with self._opening:
             wakeup, self._wakeup = self._wakeup, None
         if wakeup is not None:
@@ -133,7 +133,7 @@ class FileStorage:
         self.subscribers.close()
         self.threads.shutdown(wait=False)
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Start again in a forked child."""
         self.replica.abandon()
         if self._wakeup is not None:
@@ -166,7 +166,7 @@ class FileOperations(ModelOperations):
     async def _do(self, verb: Callable[[Jobs], R]) -> R:
         return await self._run(partial(self._storage.replica.do, verb))
 
-    async def _glance(self, verb: Callable[[Jobs], R]) -> R:
+    async def _do_unsynced(self, verb: Callable[[Jobs], R]) -> R:
         return await self._run(partial(self._storage.replica.do, verb, durable=False))
 
     @property
@@ -196,7 +196,7 @@ class FileOperations(ModelOperations):
     async def subscribe(self, queue: str | None = None) -> Subscription:
         """See `Operations`."""
         await self._run(self._storage.listen)
-        await self._glance(lambda _: None)  # Skips earlier events; raises if the storage is closed.
+        await self._do_unsynced(lambda _: None)  # Skips earlier events; raises if the storage is closed.
         return self._storage.subscribers.subscribe(queue, self._mode)
 
     async def result_waiter(self, queue: str, job_id: str) -> ResultWaiter:
@@ -224,4 +224,4 @@ class FileOperations(ModelOperations):
 def _start_anew(storage: weakref.ref[FileStorage]) -> None:
     here = storage()
     if here is not None:
-        here.start_anew()
+        here.restart()

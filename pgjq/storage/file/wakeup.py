@@ -63,7 +63,7 @@ class WakeupPipe:
         self._stopped = threading.Event()
         self._path = folder / f"{os.getpid()}-{uuid4().hex[:8]}.notify"
         self._fd = self._open()
-        self._thread = BackgroundThread("pgjq bell", self._listen, self._stopped.wait)
+        self._thread = BackgroundThread("pgjq wakeup", self._listen, self._stopped.wait)
         self._thread.start()
 
     @property

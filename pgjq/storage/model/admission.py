@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pgjq.definition import inherit
-from pgjq.errors import PolicyError, QueueNotFoundError
 from pgjq.job import LIVE, EnqueueResult
-from pgjq.policy import refusal
+from pgjq.storage import policy_errors
+from pgjq.storage.model.changes import NOTHING
 from pgjq.storage.model.record import Record
 
 if TYPE_CHECKING:
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 def check(jobs: Jobs, queue: str, job: Submission) -> None:
     """Raise an error for a job that its queue can never accept."""
-    if job.settings.singleton_key is None and jobs.policy(queue) == "key_strict_fifo":
-        raise PolicyError(f"job {job.id!r} needs a singleton_key: its queue keeps each key in strict order")
+    if job.settings.singleton_key is None and jobs.policy(queue).is_strict:
+        raise policy_errors.needs_key(job.id)
     dead_letter = job.settings.options.dead_letter
     if dead_letter is not None and dead_letter not in jobs.queues:
-        raise QueueNotFoundError(f"there is no queue {dead_letter!r} for dead letters")
+        raise policy_errors.no_dead_letter_queue(dead_letter)
 
 
 def admit(jobs: Jobs, queue: str, job: Submission, source: JobSource | None = None) -> EnqueueResult:
     """Add a job, unless its id or its slot is taken."""
     known = jobs.queues.get(queue)
-    settings = inherit(job.settings, {} if known is None else known.definition.options)
+    settings = inherit(job.settings, NOTHING if known is None else known.definition.options)
     taken = jobs.current(queue, job.id)
     if taken is not None and (answer := _answer_for(jobs, taken, job)) is not None:
         return answer
     keys = jobs.keys(queue)
-    if keys is not None and (state := refusal(keys.policy, keys.states(settings.singleton_key))) is not None:
+    if keys is not None and (state := keys.policy.refusal(keys.states(settings.singleton_key))) is not None:
         return EnqueueResult("duplicate", job.id, state)
     now = jobs.now
     run_at, slot = settings.run_at or (now + timedelta(seconds=settings.delay) if settings.delay else now), None
@@ -61,7 +61,7 @@ def _answer_for(jobs: Jobs, taken: Record, job: Submission) -> EnqueueResult | N
     if taken.state == "completed" and fresh:
         return EnqueueResult("completed", job.id, "completed", taken.result)
     # In strict order a failed job blocks its key whatever its age.
-    final = (fresh and job.settings.on_failed == "duplicate") or jobs.policy(taken.queue) == "key_strict_fifo"
+    final = (fresh and job.settings.on_failed == "duplicate") or jobs.policy(taken.queue).is_strict
     if taken.state in LIVE or (taken.state == "failed" and final):
         return EnqueueResult("duplicate", job.id, taken.state)
     return None

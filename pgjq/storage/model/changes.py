@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pgjq.job import EventName
     from pgjq.storage.model.queue_record import QueueRecord
     from pgjq.storage.model.record import Record
-    from pgjq.storage.model.schedule_table import ScheduleChange
+    from pgjq.storage.model.schedule_records import ScheduleChange
 
 NOTHING: Mapping[str, Any] = {}
 

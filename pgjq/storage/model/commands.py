@@ -1,19 +1,21 @@
-"""Commands on jobs from outside a run: enqueue, cancel, retry, delete, prune."""
+"""Commands on jobs from outside a run: enqueue, cancel, retry, release, reschedule, delete, prune."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pgjq.errors import PolicyError
 from pgjq.job import LIVE, CancelResult
-from pgjq.policy import refusal
+from pgjq.storage import policy_errors
 from pgjq.storage.model.admission import admit, check
+from pgjq.storage.model.jobs import WAITING
 from pgjq.storage.model.reads import status_of
-from pgjq.storage.model.runs import end
+from pgjq.storage.model.runs import end, release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from pgjq.job import EnqueueResult, JobStatus
     from pgjq.options import Submission
@@ -49,7 +51,7 @@ def retry(jobs: Jobs, queue: str, job_id: str) -> JobStatus | None:
         return None
     if record.state in ("failed", "cancelled"):
         if not may_retry(jobs, record):
-            raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
+            raise policy_errors.no_slot(queue, job_id)
         put_back(jobs, record)
     return status_of(record, jobs.now)
 
@@ -58,7 +60,7 @@ def may_retry(jobs: Jobs, record: Record) -> bool:
     """Return whether a job has failed or was cancelled, and its policy has a slot for it."""
     if record.state not in ("failed", "cancelled"):
         return False
-    return refusal(jobs.policy(record.queue), jobs.others(record)) is None
+    return jobs.policy(record.queue).refusal(jobs.others(record)) is None
 
 
 def put_back(jobs: Jobs, record: Record) -> None:
@@ -77,6 +79,33 @@ def put_back(jobs: Jobs, record: Record) -> None:
         finished_at=None,
         error=None,
     )
+
+
+def release_running(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
+    """Take running jobs away from their workers, without counting their attempts; return how many."""
+    found = [jobs.current(queue, job_id) for job_id in dict.fromkeys(job_ids)]
+    running = [record for record in found if record is not None and record.state == "processing"]
+    for record in running:
+        if record.cancel_requested:
+            end(jobs, record, "cancelled", "cancelled")
+        else:
+            release(jobs, record, "lease_lost", 0.0)
+    return len(running)
+
+
+def reschedule(
+    jobs: Jobs, queue: str, job_id: str, *, run_at: datetime | None, priority: int | None
+) -> JobStatus | None:
+    """Change when a waiting job may run, and its priority."""
+    record = jobs.current(queue, job_id)
+    if record is None:
+        return None
+    if record.state in WAITING:
+        changes: dict[str, Any] = {} if run_at is None else {"run_at": run_at}
+        if priority is not None:
+            changes["settings"] = replace(record.settings, priority=priority)
+        jobs.change(record, **changes)
+    return status_of(record, jobs.now)
 
 
 def delete(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
@@ -103,6 +132,6 @@ def _is_prunable(jobs: Jobs, record: Record) -> bool:
     """
     if record.state == "processing" or record.prune_at is None or record.prune_at > jobs.now:
         return False
-    if record.state in ("failing", "failed") and jobs.policy(record.queue) == "key_strict_fifo":
+    if record.state in ("failing", "failed") and jobs.policy(record.queue).is_strict:
         return False
     return record.state == "cancelled" or record.superseded or not record.is_readable(jobs.now)

@@ -22,11 +22,11 @@ def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
     if queue is None:
         return
     key = settings.singleton_key
-    if key is None and jobs.policy(queue) == "key_strict_fifo":
+    if key is None and jobs.policy(queue).is_strict:
         key = record.id
     kept = replace(
         settings,
-        options=travelling(settings.options),
+        options=dead_letter_options(settings.options),
         max_attempts=record.max_attempts,
         singleton_key=key,
         run_at=None,
@@ -38,7 +38,7 @@ def move_to_dead_letter(jobs: Jobs, record: Record) -> None:
     admit(jobs, queue, Submission(uuid4().hex, record.payload, kept, record.task, record.headers), source)
 
 
-def travelling(options: JobOptions) -> JobOptions:
+def dead_letter_options(options: JobOptions) -> JobOptions:
     """Return the options that a job keeps in another queue.
 
     That queue defines the deadlines of an attempt and the dead letter queue.

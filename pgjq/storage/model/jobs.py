@@ -1,8 +1,8 @@
 """All jobs of a storage, with the indexes that the operations need.
 
-Every change of a job goes through `add`, `change`, `moved` or `forget`, and of a queue through `define` or `undefine`,
-which update the indexes and record the change. So a storage that publishes changes, or writes them to a journal, misses
-none.
+Every change of a job goes through `add`, `change`, `moved` or `forget`, and of a queue through `define` or
+`remove_queue`, which update the indexes and record the change. So a storage that publishes changes, or writes them to a
+journal, misses none.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pgjq.policy import Policy
 from pgjq.storage.model.changes import NOTHING, Change, QueueChange, ended_by, events_of
 from pgjq.storage.model.heap import Heap
 from pgjq.storage.model.keys import Keys
 from pgjq.storage.model.queue_record import QueueRecord
-from pgjq.storage.model.schedule_table import ScheduleTable
+from pgjq.storage.model.schedule_records import ScheduleTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pgjq.job import Event, EventName, State
-    from pgjq.policy import Policy
     from pgjq.storage.base import Lease
     from pgjq.storage.model.record import Record, SlotKey
-    from pgjq.storage.model.schedule_table import ScheduleChange
+    from pgjq.storage.model.schedule_records import ScheduleChange
 
 WAITING = ("queued", "failing")
-FILED_BY = {"state", "superseded"}
+FILED_BY = {"state", "superseded", "run_at", "settings"}
 
 
 class Jobs:
@@ -125,7 +125,7 @@ class Jobs:
         keys = self._keys.get(record.queue)
         if keys is not None:
             keys.remove(record)
-            self._offer(keys, record)
+            self._make_next_claimable(keys, record)
         if self._recording:
             self.changes.append(Change(record, None))
 
@@ -139,8 +139,8 @@ class Jobs:
         """Set a queue's record."""
         before = self.queues.get(name)
         self.queues[name] = known
-        if known.definition.policy != (before.definition.policy if before else "standard"):
-            self._keep_keys(name, known.definition.policy)
+        if known.definition.policy != (before.definition.policy if before else Policy.STANDARD):
+            self._keep_keys(name, Policy(known.definition.policy))
         if before is not None and before.paused and not known.paused:
             self.awake.add(name)
         if self._recording:
@@ -153,12 +153,12 @@ class Jobs:
         """
         for index in (self._keys, self._ready, self._waiting):
             index.pop(name, None)
-        if policy != "standard":
+        if policy.limits_keys:
             self._keys[name] = Keys(policy)
         for record in self.of_queue(name):
             self._file(record)
 
-    def undefine(self, name: str) -> None:
+    def remove_queue(self, name: str) -> None:
         """Remove a queue and all its jobs."""
         for record in self.of_queue(name):
             self.forget(record)
@@ -193,7 +193,7 @@ class Jobs:
                 return
             self._put_off(record)
         if keys is not None:
-            self._offer(keys, record)
+            self._make_next_claimable(keys, record)
 
     def _make_ready(self, record: Record) -> None:
         record.ready = True
@@ -202,11 +202,11 @@ class Jobs:
             self._push(record)
         else:
             keys.make_ready(record)
-            self._offer(keys, record)
+            self._make_next_claimable(keys, record)
 
-    def _offer(self, keys: Keys, record: Record) -> None:
+    def _make_next_claimable(self, keys: Keys, record: Record) -> None:
         """Make the next job of a key claimable, after a change of one of its jobs."""
-        if keys.is_serial and (first := keys.turn(record.settings.singleton_key)) is not None:
+        if keys.is_serial and (first := keys.next_claimable(record.settings.singleton_key)) is not None:
             self._push(first)
 
     def _push(self, record: Record) -> None:
@@ -230,15 +230,15 @@ class Jobs:
         keys = self._keys.get(queue)
         return Heap(self._find_ready if keys is None else partial(self._find_next_of_key, keys), self.records)
 
-    def _find_ready(self, _rank: int, seq: int) -> Record | None:
-        """Return the entry's job if it can be claimed; it gets another entry when it is requeued."""
+    def _find_ready(self, rank: int, seq: int) -> Record | None:
+        """Return the entry's job if it can be claimed; it gets another one when it is requeued or rescheduled."""
         record = self.records.get(seq)
-        return record if record is not None and record.ready else None
+        return record if record is not None and record.ready and record.settings.priority == -rank else None
 
-    def _find_next_of_key(self, keys: Keys, _rank: int, seq: int) -> Record | None:
+    def _find_next_of_key(self, keys: Keys, rank: int, seq: int) -> Record | None:
         """Return the entry's job if it is next of its key; it gets another entry when it is again."""
-        record = self.records.get(seq)
-        return record if record is not None and record.ready and keys.may_run(record) else None
+        record = self._find_ready(rank, seq)
+        return record if record is not None and keys.may_run(record) else None
 
     def _find_waiting(self, due: datetime, seq: int) -> Record | None:
         """Return the entry's job if it still waits for that time."""
@@ -254,7 +254,7 @@ class Jobs:
     def policy(self, queue: str) -> Policy:
         """Return a queue's policy."""
         keys = self._keys.get(queue)
-        return "standard" if keys is None else keys.policy
+        return Policy.STANDARD if keys is None else keys.policy
 
     def keys(self, queue: str) -> Keys | None:
         """Return the keys of a queue with a policy."""

@@ -11,7 +11,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pgjq.job import LIVE
-from pgjq.policy import SERIAL, is_busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +34,9 @@ class Keys:
     """The keys of one queue."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy: Policy = policy
-        self.is_serial = policy in SERIAL
-        self._is_strict = policy == "key_strict_fifo"
+        self.policy = policy
+        self.is_serial = policy.is_serial
+        self._is_strict = policy.is_strict
         self._by_key: dict[str | None, KeyState] = {}
         self._indexed: dict[int, tuple[State, Record]] = {}
 
@@ -85,11 +84,11 @@ class Keys:
 
     def may_run(self, record: Record) -> bool:
         """Return whether the other jobs of its key allow a ready job to be claimed."""
-        if is_busy(self.policy, self.others(record)):
+        if self.policy.is_busy(self.others(record)):
             return False
         return not self._is_strict or self._first(self._by_key[record.settings.singleton_key]) is record
 
-    def turn(self, key: str | None) -> Record | None:
+    def next_claimable(self, key: str | None) -> Record | None:
         """Return the next job of a key, if it can be claimed now."""
         entry = self._by_key.get(key)
         first = None if entry is None else self._first(entry)
@@ -100,8 +99,9 @@ class Keys:
         if self._is_strict and entry.by_state["failing"]:
             return next(iter(entry.by_state["failing"].values()))
         while entry.order:
-            _, record = self._indexed.get(entry.order[0][1], (None, None))
-            if record is not None and (record.ready or self._is_strict):
+            rank, seq = entry.order[0]
+            _, record = self._indexed.get(seq, (None, None))
+            if record is not None and (self._is_strict or (record.ready and record.settings.priority == -rank)):
                 return record
             heapq.heappop(entry.order)
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pgjq.errors import UnsupportedError
 from pgjq.storage.model import commands, queues, reads, runs
-from pgjq.storage.model.claim_terms import Claimant
+from pgjq.storage.model.claim_deadlines import Claimant
 from pgjq.storage.model.definitions import ModelDefinitions
 from pgjq.storage.model.result_waiter import ModelResultWaiter
 from pgjq.storage.model.schedules import ModelSchedules
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.job import CancelResult, EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
+    from pgjq.job import Attempt, CancelResult, EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
     from pgjq.lease import LeasePolicy
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.base import (
@@ -82,7 +82,7 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
         self._mode: Mode = mode
 
     @abstractmethod
-    async def _glance(self, verb: Callable[[Jobs], R]) -> R:
+    async def _do_unsynced(self, verb: Callable[[Jobs], R]) -> R:
         """Do an operation that a crash may undo, because no survivor of the crash relies on it."""
 
     @property
@@ -129,13 +129,17 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
 
     async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
-        return await self._glance(partial(runs.heartbeat, leases=leases))
+        return await self._do_unsynced(partial(runs.heartbeat, leases=leases))
 
     def job_transaction(
-        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
+        self,
+        claimed: Claimed,
+        session_factory: Callable[[], Any] | None = None,
+        *,
+        idle_limit: float | None = None,
     ) -> AbstractAsyncContextManager[JobTransaction]:
         """Raise UnsupportedError: the storage has no transactions."""
-        del session_factory
+        del session_factory, idle_limit
         raise UnsupportedError(
             f"{self._name} has no transactions; complete job {claimed.lease.id!r} by returning its result"
         )
@@ -150,7 +154,7 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
 
     async def next_deadline(self) -> float | None:
         """See `Operations`."""
-        return await self._glance(runs.next_deadline)
+        return await self._do_unsynced(runs.next_deadline)
 
     async def cancel(self, queue: str, job_id: str, *, active: bool = False) -> CancelResult:
         """See `Operations`."""
@@ -160,6 +164,18 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
         """See `Operations`."""
         return await self._do(partial(commands.retry, queue=queue, job_id=job_id))
 
+    async def release(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return await self._do(partial(commands.release_running, queue=queue, job_ids=job_ids))
+
+    async def reschedule(
+        self, queue: str, job_id: str, *, run_at: datetime | None = None, priority: int | None = None
+    ) -> JobStatus | None:
+        """See `Operations`."""
+        return await self._do(
+            partial(commands.reschedule, queue=queue, job_id=job_id, run_at=run_at, priority=priority)
+        )
+
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
         return await self._do(partial(commands.delete, queue=queue, job_ids=job_ids))
@@ -167,6 +183,10 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
         """See `Operations`."""
         return await self._do(partial(reads.get, queue=queue, job_ids=job_ids))
+
+    async def attempts(self, queue: str, job_id: str) -> list[Attempt]:
+        """See `Operations`."""
+        return await self._do(partial(reads.attempts, queue=queue, job_id=job_id))
 
     async def content(self, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
         """Read a job's payload and checkpoint, for the web page."""
@@ -178,7 +198,7 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
 
     async def queue_names(self) -> list[str]:
         """See `Operations`."""
-        return await self._glance(lambda jobs: sorted(jobs.queues))
+        return await self._do_unsynced(lambda jobs: sorted(jobs.queues))
 
     async def stats(self, queue: str) -> QueueStats:
         """See `Operations`."""
@@ -186,19 +206,21 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
 
     async def worker_seen(self, registration: Registration) -> None:
         """See `Operations`."""
-        await self._glance(lambda jobs: self._registry.seen(registration, jobs.now))
+        await self._do_unsynced(lambda jobs: self._registry.seen(registration, jobs.now))
 
     async def worker_stopped(self, registration: Registration) -> None:
         """See `Operations`."""
-        await self._glance(lambda _: self._registry.stopped(registration))
+        await self._do_unsynced(lambda _: self._registry.stopped(registration))
 
     async def workers(self) -> list[WorkerInfo]:
         """See `Operations`."""
-        return await self._glance(lambda jobs: list_workers(self._registry.records(), reads.running(jobs), jobs.now))
+        return await self._do_unsynced(
+            lambda jobs: list_workers(self._registry.records(), reads.running(jobs), jobs.now)
+        )
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
-        await self._glance(lambda jobs: self._registry.prune(jobs.now))
+        await self._do_unsynced(lambda jobs: self._registry.prune(jobs.now))
         return await self._do(partial(commands.prune, limit=limit))
 
     async def warn(self, queue: str, job_id: str, *, task: str | None, reason: WarningReason, count: int) -> None:
@@ -214,15 +236,15 @@ class ModelOperations(ModelDefinitions, ModelSchedules):
         until = time.monotonic() + timeout
         with self._subscribers.sleeping(queues, self._mode) as sleeper:
             while True:
-                due = await self._glance(sleeper.look)
+                due = await self._do_unsynced(sleeper.seconds_until_work)
                 if due is not None and due <= 0:
                     return True
                 left = until - time.monotonic()
                 if left <= 0:
                     return False
-                if any(await sleeper.box.take(min(left, self._look_again(poll), self._clock.nap(due)))):
+                if any(await sleeper.box.take(min(left, self._recheck_interval(poll), self._clock.recheck_after(due)))):
                     return True
 
-    def _look_again(self, poll: float) -> float:
+    def _recheck_interval(self, poll: float) -> float:
         """Return the seconds after which to check without a notification."""
         return poll

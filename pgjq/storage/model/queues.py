@@ -10,12 +10,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pgjq.definition import in_force
-from pgjq.errors import PolicyError, QueueNotFoundError
+from pgjq.errors import PolicyError
 from pgjq.options import Submission
+from pgjq.storage import policy_errors
 from pgjq.storage.base import SizeWarning
 from pgjq.storage.model import commands, reads, runs
 from pgjq.storage.model.admission import admit, check
-from pgjq.storage.model.dead_letters import travelling
+from pgjq.storage.model.dead_letters import dead_letter_options
 from pgjq.storage.model.jobs import WAITING
 from pgjq.storage.model.queue_record import QueueRecord
 
@@ -43,7 +44,7 @@ def _check_same(jobs: Jobs, name: str, known: QueueRecord, definition: Definitio
     used = known.defined or jobs.of_queue(name) or _is_dead_letter(jobs, name)
     for what in ("policy", "partition"):
         if getattr(known.definition, what) != getattr(definition, what) and used:
-            raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
+            raise policy_errors.cannot_change(name, what)
 
 
 def _is_dead_letter(jobs: Jobs, name: str) -> bool:
@@ -66,8 +67,8 @@ def delete(jobs: Jobs, name: str) -> None:
     _get(jobs, name)
     for other, known in sorted(jobs.queues.items()):
         if known.definition.options.get("dead_letter") == name:
-            raise PolicyError(f"queue {name!r} is the dead letter of {other!r}; give that one another first")
-    jobs.undefine(name)
+            raise policy_errors.is_dead_letter_of(name, other)
+    jobs.remove_queue(name)
 
 
 def show(jobs: Jobs, name: str | None) -> list[QueueInfo]:
@@ -97,8 +98,8 @@ def blocked_keys(jobs: Jobs, name: str) -> list[str]:
     """List the keys that failed jobs block."""
     _get(jobs, name)
     keys = jobs.keys(name)
-    if keys is None or keys.policy != "key_strict_fifo":
-        raise PolicyError(f"queue {name!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
+    if keys is None or not keys.policy.is_strict:
+        raise policy_errors.not_strict(name)
     return sorted(key for key in keys.blocked() if key is not None)
 
 
@@ -173,18 +174,18 @@ def _returning(letter: Record, to: str | None) -> tuple[str, Submission]:
     source, settings = letter.source, letter.settings
     if source is None:
         raise AssertionError(letter)
-    settings = replace(settings, options=travelling(settings.options), run_at=None, delay=0.0)
+    settings = replace(settings, options=dead_letter_options(settings.options), run_at=None, delay=0.0)
     return to or source.queue, Submission(source.id, letter.payload, settings, letter.task, letter.headers)
 
 
 def _get(jobs: Jobs, name: str) -> QueueRecord:
     known = jobs.queues.get(name)
     if known is None:
-        raise QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
+        raise policy_errors.no_queue(name)
     return known
 
 
 def _check_dead_letter(jobs: Jobs, options: Mapping[str, Any]) -> None:
     dead_letter = options.get("dead_letter")
     if dead_letter is not None and dead_letter not in jobs.queues:
-        raise QueueNotFoundError(f"there is no queue {dead_letter!r} for dead letters; create it first")
+        raise policy_errors.no_dead_letter_queue(dead_letter)

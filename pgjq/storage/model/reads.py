@@ -6,8 +6,9 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pgjq.job import LIVE, JobStatus, QueueStats
+from pgjq.job import LIVE, Attempt, JobStatus, QueueStats
 from pgjq.storage.base import Answer
+from pgjq.storage.model.record import kept_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,17 @@ def get(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
     """Read jobs by id."""
     found = ((job_id, jobs.current(queue, job_id)) for job_id in job_ids)
     return {job_id: status_of(record, jobs.now) for job_id, record in found if record is not None}
+
+
+def attempts(jobs: Jobs, queue: str, job_id: str) -> list[Attempt]:
+    """Read the ended runs of a job: its history, and the completing run, which is its own record."""
+    record = jobs.current(queue, job_id)
+    if record is None:
+        return []
+    runs = record.history
+    if record.state == "completed" and record.started_at is not None and record.finished_at is not None:
+        runs = (*runs, Attempt(record.lease, record.worker, record.started_at, record.finished_at, "completed"))
+    return list(kept_attempts(runs))
 
 
 def content(jobs: Jobs, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pgjq.job import LIVE
+from pgjq.job import ATTEMPTS_KEPT, LIVE
 from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RETENTION_SECONDS
 
 if TYPE_CHECKING:
-    from pgjq.job import JobError, JobSource, State
+    from pgjq.job import Attempt, JobError, JobSource, State
     from pgjq.lease import ReapExhausted
     from pgjq.options import Headers, Settings
 
@@ -47,11 +47,21 @@ class Record:
     result: bytes | None = None
     error: JobError | None = None
     stalled_on: tuple[str, ...] = ()
+    history: tuple[Attempt, ...] = ()  # The runs that did not complete.
     source: JobSource | None = None
     task: str | None = None
     headers: Headers | None = None
     slot: datetime | None = None  # When its time slot begins, if its key is throttled.
     ready: bool = False  # Indexed as claimable now; derived from the other fields.
+
+    @property
+    def last_attempt(self) -> Attempt | None:
+        """The last run that did not complete. Setting it adds to the history, so a journal has it once."""
+        return self.history[-1] if self.history else None
+
+    @last_attempt.setter
+    def last_attempt(self, attempt: Attempt) -> None:
+        self.history = kept_attempts((*self.history, attempt))
 
     @property
     def slot_key(self) -> SlotKey:
@@ -84,6 +94,11 @@ class Record:
         """Whether its result or error can be read."""
         until = self.expires_at
         return until is not None and until > now
+
+
+def kept_attempts(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
+    """Return the attempts of a job that are kept: the first and the last ones."""
+    return attempts if len(attempts) <= ATTEMPTS_KEPT else (attempts[0], *attempts[1 - ATTEMPTS_KEPT :])
 
 
 def later(start: datetime | None, seconds: float | None) -> datetime | None:

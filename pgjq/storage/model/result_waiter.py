@@ -53,5 +53,5 @@ class ModelResultWaiter(MailboxWaiter):
         """Stop waiting."""
         self._subscribers.expect_no_more((self._queue, self._id), self._box)
 
-    async def _look(self) -> Answer | None:
+    async def _read_state(self) -> Answer | None:
         return await self._do(partial(reads.answer, seq=self._seq))

@@ -6,14 +6,13 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from pgjq.job import JobError
+from pgjq.job import Attempt, JobError
 from pgjq.lease import Stall, explain, judge
 from pgjq.options import NO_OPTIONS
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
-from pgjq.policy import given_back
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed, attempt_outcome
 from pgjq.retry import retry_delay
-from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, made
-from pgjq.storage.model.claim_terms import Terms
+from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, settled_as
+from pgjq.storage.model.claim_deadlines import ClaimDeadlines
 from pgjq.storage.model.dead_letters import move_to_dead_letter
 from pgjq.storage.model.record import earlier, later
 
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pgjq.job import State
+    from pgjq.job import AttemptOutcome, State
     from pgjq.lease import Action
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Settlement
-    from pgjq.storage.model.claim_terms import Claimant
+    from pgjq.storage.model.claim_deadlines import Claimant
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.record import Record
 
@@ -41,20 +40,22 @@ CLAIMED = (
     *("lease_seconds", "expire_at", "locked_until", "max_stalled", "reap_exhausted"),
 )
 ENDED = ("state", "finished_at", "result", "error", "locked_until", "expire_at")
+ENDED_RUN = (*ENDED, "last_attempt")
 
-NO_SLOT = JobError("PolicyError", "given back while another job of its key is failing")
+NO_SLOT = JobError("PolicyError", "released while another job of its key is failing")
 
 
 def claim(jobs: Jobs, queues: Sequence[str], claimant: Claimant, limit: int) -> list[Claimed]:
     """Take due jobs, by priority and then by age."""
     policy = claimant.policy
-    defaults = Terms.of(NO_OPTIONS, policy, jobs.now)
+    chosen, terms = NO_OPTIONS, ClaimDeadlines.of(NO_OPTIONS, policy, jobs.now)  # Those of the job before.
     taken: list[Claimed] = []
     for queue in queues:
         ready = jobs.claimable(queue)
         while ready is not None and len(taken) < limit and (record := ready.pop()) is not None:
-            options = record.settings.options
-            terms = defaults if options is NO_OPTIONS else Terms.of(options, policy, jobs.now)
+            if record.settings.options is not chosen:
+                chosen = record.settings.options
+                terms = ClaimDeadlines.of(chosen, policy, jobs.now)
             taken.append(_claim(jobs, record, claimant, terms))
     return taken
 
@@ -64,7 +65,7 @@ def find_claimed(jobs: Jobs, claim_id: int) -> list[Claimed]:
     return [_claimed(record) for record in jobs.processing.values() if record.claim_id == claim_id]
 
 
-def _claim(jobs: Jobs, record: Record, claimant: Claimant, terms: Terms) -> Claimed:
+def _claim(jobs: Jobs, record: Record, claimant: Claimant, terms: ClaimDeadlines) -> Claimed:
     record.state = "processing"
     record.lease += 1
     record.attempts += 1
@@ -104,21 +105,23 @@ def settle(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
 def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None:
     if record is None:
         return None
-    match Cancelled() if record.cancel_requested else outcome:
+    outcome = Cancelled() if record.cancel_requested else outcome
+    how = attempt_outcome(outcome)
+    match outcome:
         case Completed(result):
             end(jobs, record, "completed", result=result)
         case Failed(error):
-            _fail(jobs, record, error)
+            _fail(jobs, record, how, error)
         case Cancelled():
-            end(jobs, record, "cancelled")
+            end(jobs, record, "cancelled", how)
         case Failing(error) if _state_after(jobs, record, "failing") == "failed":
-            _fail(jobs, record, error)
+            _fail(jobs, record, how, error)
         case Failing(error, delay):
-            _requeue(jobs, record, "failing", delay, error=error)
+            _requeue(jobs, record, how, "failing", delay, error=error)
         case Released():
-            _release(jobs, record, 0.0)
+            release(jobs, record, how, 0.0)
         case Snoozed(delay):
-            _release(jobs, record, delay)
+            release(jobs, record, how, delay)
         case _ as never:
             assert_never(never)
     return record.state
@@ -131,42 +134,56 @@ def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]
 
 def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
     if record is None or record.lease != settlement.lease.number or record.state == "processing":
-        return made(settlement, None, False)
+        return settled_as(settlement, None, False)
     error = getattr(settlement.outcome, "error", None)
-    return made(settlement, record.state, error is not None and error == record.error)
+    return settled_as(settlement, record.state, error is not None and error == record.error)
 
 
 def end(
-    jobs: Jobs, record: Record, state: State, *, result: bytes | None = None, error: JobError | None = None
+    jobs: Jobs,
+    record: Record,
+    state: State,
+    how: AttemptOutcome | None = None,
+    *,
+    result: bytes | None = None,
+    error: JobError | None = None,
 ) -> None:
-    """End a job."""
+    """End a job. `how` records its run; None: it completed, or the job does not run."""
+    if how is not None:
+        record.last_attempt = _attempt(jobs, record, how, error)
     record.state = state
     record.finished_at = jobs.now
     record.result = result
     record.error = error
     record.locked_until = record.expire_at = None
     # Every end state is also the name of an event.
-    jobs.moved(record, state, ENDED)  # pyright: ignore[reportArgumentType]
+    jobs.moved(record, state, ENDED if how is None else ENDED_RUN)  # pyright: ignore[reportArgumentType]
 
 
-def _fail(jobs: Jobs, record: Record, error: JobError | None) -> None:
+def _attempt(jobs: Jobs, record: Record, how: AttemptOutcome, error: JobError | None) -> Attempt:
+    """Return the run that ends now."""
+    return Attempt(record.lease, record.worker, record.started_at or jobs.now, jobs.now, how, error)
+
+
+def _fail(jobs: Jobs, record: Record, how: AttemptOutcome, error: JobError | None) -> None:
     """Fail a job, and copy it to its dead letter queue, if it has one."""
-    end(jobs, record, "failed", error=error)
+    end(jobs, record, "failed", how, error=error)
     move_to_dead_letter(jobs, record)
 
 
 def _state_after(jobs: Jobs, record: Record, state: State) -> State:
     """Return the state that a job gets if its run is to leave it in `state`."""
-    return given_back(jobs.policy(record.queue), state, jobs.others(record))
+    return jobs.policy(record.queue).state_after_release(state, jobs.others(record))
 
 
-def _requeue(jobs: Jobs, record: Record, state: State, delay: float, **fields: Any) -> None:
-    """End a run, but not the job."""
+def _requeue(jobs: Jobs, record: Record, how: AttemptOutcome, state: State, delay: float, **fields: Any) -> None:
+    """End a run, but not the job; `fields` may have the error of the run."""
+    fields["last_attempt"] = _attempt(jobs, record, how, fields.get("error"))
     run_at = jobs.now + timedelta(seconds=delay)
     jobs.change(record, state, state=state, run_at=run_at, worker=None, **IDLE, **fields)  # pyright: ignore[reportArgumentType]
 
 
-def _release(jobs: Jobs, record: Record, delay: float) -> None:
+def release(jobs: Jobs, record: Record, how: AttemptOutcome, delay: float) -> None:
     """Release a job: its attempt does not count, and it returns to its state before the claim.
 
     It fails if its policy has no slot for it there.
@@ -174,9 +191,9 @@ def _release(jobs: Jobs, record: Record, delay: float) -> None:
     attempts = record.attempts - 1
     state = _state_after(jobs, record, "failing" if attempts else "queued")
     if state == "failed":
-        _fail(jobs, record, NO_SLOT)
+        _fail(jobs, record, "failed", NO_SLOT)
     else:
-        _requeue(jobs, record, state, delay, attempts=attempts)
+        _requeue(jobs, record, how, state, delay, attempts=attempts)
 
 
 def heartbeat(jobs: Jobs, leases: Sequence[Lease]) -> HeartbeatResult:
@@ -226,17 +243,18 @@ def _reap(jobs: Jobs, record: Record) -> Reaped:
     action = _judge(jobs, record)
     reason = "expired" if record.expire_at is not None and record.expire_at <= jobs.now else "lease"
     worker = record.worker or "?"
+    how: AttemptOutcome = "expired" if reason == "expired" else "stalled"
     if action != "cancelled":
         _record_stall(jobs, record, explain(reason, worker), worker)
     jobs.change(record, "stalled", {"count": record.stalled, "action": action, "reason": reason})
     match action:
         case "recovered":
             delay = retry_delay(record.settings.options, record.attempts, random.random())  # noqa: S311
-            _requeue(jobs, record, "failing", delay)
+            _requeue(jobs, record, how, "failing", delay, error=record.error)
         case "failed":
-            _fail(jobs, record, record.error)
+            _fail(jobs, record, how, record.error)
         case "cancelled":
-            end(jobs, record, "cancelled")
+            end(jobs, record, "cancelled", "cancelled")
         case _ as never:
             assert_never(never)
     return Reaped(

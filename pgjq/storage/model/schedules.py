@@ -13,7 +13,7 @@ from pgjq.options import Submission
 from pgjq.schedules.schedule import ScheduleTick, tick_name
 from pgjq.storage.model.admission import admit, check
 from pgjq.storage.model.jobs import WAITING
-from pgjq.storage.model.schedule_table import ScheduleChange, ScheduleRecord
+from pgjq.storage.model.schedule_records import ScheduleChange, ScheduleRecord
 from pgjq.storage.schedules import DueSchedules
 
 if TYPE_CHECKING:
@@ -131,11 +131,11 @@ class ModelSchedules(ABC):
         """Do an operation completely or not at all."""
 
     @abstractmethod
-    async def _glance(self, verb: Callable[[Jobs], R]) -> R:
+    async def _do_unsynced(self, verb: Callable[[Jobs], R]) -> R:
         """Do an operation that a crash may undo."""
 
     @abstractmethod
-    def _look_again(self, poll: float) -> float:
+    def _recheck_interval(self, poll: float) -> float:
         """Return the seconds after which to check without a notification."""
 
     @property
@@ -154,7 +154,7 @@ class ModelSchedules(ABC):
 
     async def storage_time(self) -> datetime:
         """See `ScheduleOperations`."""
-        return await self._glance(lambda jobs: jobs.now)
+        return await self._do_unsynced(lambda jobs: jobs.now)
 
     async def put_schedule(self, schedule: Schedule, *, revision: int | None) -> bool:
         """See `ScheduleOperations`."""
@@ -166,11 +166,11 @@ class ModelSchedules(ABC):
 
     async def due_schedules(self, *, limit: int, poll: float) -> DueSchedules:
         """See `ScheduleOperations`."""
-        now, found, first = await self._glance(
+        now, found, first = await self._do_unsynced(
             lambda jobs: (jobs.now, jobs.schedules.due(jobs.now, limit), jobs.schedules.first())
         )
-        wait = inf if first is None else self._clock.nap((first - now).total_seconds())
-        return DueSchedules(now, found, min(wait, self._look_again(poll)), first is not None)
+        wait = inf if first is None else self._clock.recheck_after((first - now).total_seconds())
+        return DueSchedules(now, found, min(wait, self._recheck_interval(poll)), first is not None)
 
     async def tick(self, plans: Sequence[Plan]) -> dict[str, list[ScheduleTick]]:
         """See `ScheduleOperations`."""

@@ -35,7 +35,7 @@ class Sleeper:
         self.due: datetime | None = None
         self.queues = queues
 
-    def look(self, jobs: Jobs) -> float | None:
+    def seconds_until_work(self, jobs: Jobs) -> float | None:
         """Return the seconds until there is a job to claim, 0 or less for now, None without any."""
         self.due = jobs.next_due(self.queues)
         return None if self.due is None else (self.due - jobs.now).total_seconds()
@@ -44,7 +44,7 @@ class Sleeper:
         """Return whether it would sleep past that time."""
         return self.due is None or due < self.due
 
-    def look_by(self, due: datetime) -> None:
+    def check_by(self, due: datetime) -> None:
         """Make it check again, because a job is due then; jobs due later need not wake it again."""
         self.due = due
         self.box.put(LOOK)
@@ -65,7 +65,7 @@ class Subscribers:
         """Whether there is a subscriber or a result waiter, so that changes must be recorded."""
         return bool(self._subscribers or self._waiters)
 
-    def tell(self, jobs: Jobs) -> None:
+    def publish(self, jobs: Jobs) -> None:
         """Notify all receivers of the changes of an operation."""
         if not (jobs.awake or jobs.later or jobs.schedule_changes or self.listens):
             return
@@ -88,7 +88,7 @@ class Subscribers:
         for queue, due in jobs.later.items():
             for sleeper in self._sleepers.get(queue, ()):
                 if sleeper.is_late_for(due) and jobs.is_open(queue):
-                    sleeper.look_by(due)
+                    sleeper.check_by(due)
 
     def _publish_events(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,17 +11,18 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
+from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool_log import mark_async, pool_name
+from pgjq.storage.postgres.pool_log import mark_async
 from pgjq.storage.postgres.pool_waiting import (
-    ASK_AGAIN,
     LATE,
-    ask_again,
     close_seconds,
-    give_up_at,
-    has_news,
+    has_unread_bytes,
     refuse_if_late,
+    retry_interval,
+    wait_deadline,
 )
+from pgjq.storage.postgres.server import answered_in_time
 from pgjq.storage.postgres.session import AsyncSession, Session
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class AsyncPool:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._lock = threading.Lock()
-        self._by_loop: dict[asyncio.AbstractEventLoop, AsyncConnectionPool[Any]] = {}
+        self._by_loop = PerLoop(self._new_pool, pools.watchdog.end)
 
     @asynccontextmanager
     async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
@@ -49,12 +48,12 @@ class AsyncPool:
         cancelled = _Cancelled()
         with translated():
             connection = await self._borrow(pool)
-            while has_news(connection.fileno()):
+            while has_unread_bytes(connection.fileno()):
                 await connection.close()
                 await pool.putconn(connection)
                 await pool.drain()
                 connection = await self._borrow(pool)
-        lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
+        lent = self._pools.watchdog.watch(connection, for_handler=for_handler)
         try:
             cancelled.check()
             yield AsyncSession(connection, self._pools.server.queries, self._pools.server.prepared)
@@ -62,7 +61,7 @@ class AsyncPool:
             cancelled.check()
             raise
         finally:
-            self._pools.watchdog.give_back(lent)
+            self._pools.watchdog.unwatch(lent)
             await pool.putconn(connection)
 
     async def check(self) -> None:
@@ -72,37 +71,29 @@ class AsyncPool:
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        with self._lock:
-            pool = self._by_loop.pop(asyncio.get_running_loop(), None)
+        pool = self._by_loop.pop()
         if pool is not None:
             await pool.close(close_seconds())
             self._pools.watchdog.end()
 
     def drop(self) -> None:
         """Schedule the replacement of the connections of every loop."""
-        for loop, pool in tuple(self._by_loop.items()):
+        for loop, pool in self._by_loop.items():
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.drain()))
 
     def close_soon(self) -> None:
         """Schedule the closing of the connections of every running loop."""
-        with self._lock:
-            pools, self._by_loop = self._by_loop, {}
-        for loop, pool in pools.items():
+        for loop, pool in self._by_loop.pop_all().items():
             self._pools.watchdog.end()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda p=pool, on=loop: on.create_task(p.close(close_seconds())))
 
-    def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._by_loop if loop.is_closed()]:
-            del self._by_loop[loop]
-            self._pools.watchdog.end()
-
     async def _borrow(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
-        until = give_up_at()
+        until = wait_deadline()
         while True:
             try:
-                return await pool.getconn(timeout=ask_again())
+                return await pool.getconn(timeout=retry_interval())
             except PoolTimeout as error:
                 if not current_deadline().left:
                     raise StorageUnavailableError(LATE) from error
@@ -112,31 +103,23 @@ class AsyncPool:
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         await mark_async(connection)
         if not self._pools.server.is_pooled:
-            await connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
+            with answered_in_time(connection):
+                await connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
-        loop = asyncio.get_running_loop()
-        if (pool := self._by_loop.get(loop)) is not None:
+        if (pool := self._by_loop.peek()) is not None:
             return pool
         await self.check()
-        with self._lock:
-            self._pools.refuse_if_closed()
-            if (pool := self._by_loop.get(loop)) is None:
-                self._forget_closed_loops()
-                pool = AsyncConnectionPool(
-                    self._pools.server.conninfo,
-                    kwargs=self._pools.server.connection,
-                    min_size=self._pools.min_size,
-                    max_size=self._pools.max_size,
-                    reconnect_timeout=ASK_AGAIN,
-                    name=pool_name(),
-                    configure=self._configure,
-                    open=False,
-                )
-                self._by_loop[loop] = pool
-                self._pools.watchdog.begin()
+        pool = self._by_loop.get()
         with translated():
             await pool.open()
+        return pool
+
+    def _new_pool(self) -> AsyncConnectionPool[Any]:
+        """Make the pool of a loop; `PerLoop` calls this under its lock (see `Pools.refuse_if_closed`)."""
+        self._pools.refuse_if_closed()
+        pool = AsyncConnectionPool(**self._pools.options(), configure=self._configure, open=False)
+        self._pools.watchdog.begin()
         return pool
 
 

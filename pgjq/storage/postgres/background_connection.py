@@ -24,9 +24,16 @@ from pgjq.deadline import call_in_time, current_deadline
 from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool_waiting import LATE, PATIENCE, ask_again, give_up_at, has_news, refuse_if_late
+from pgjq.storage.postgres.pool_waiting import (
+    LATE,
+    PATIENCE,
+    has_unread_bytes,
+    refuse_if_late,
+    retry_interval,
+    wait_deadline,
+)
 from pgjq.storage.postgres.session import SyncSession
-from pgjq.storage.postgres.watchdog import hang_up
+from pgjq.storage.postgres.watchdog import shut_down_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -100,10 +107,10 @@ class BackgroundConnection:
         """Open a new connection for the next use: the server was demoted or is shutting down."""
         self._outdated = True
 
-    def hang_up(self) -> None:
+    def interrupt(self) -> None:
         """End the statement in progress."""
         if (connection := self.connection) is not None:
-            hang_up(connection)
+            shut_down_socket(connection)
 
     @contextmanager
     def session_connection(self) -> Generator[Connection]:
@@ -126,7 +133,7 @@ class BackgroundConnection:
             with self._watched(connection):
                 yield connection
         finally:
-            self._tidy()
+            self._reset()
             self._in_use.release()
 
     @contextmanager
@@ -140,11 +147,11 @@ class BackgroundConnection:
 
     @contextmanager
     def _watched(self, connection: Connection) -> Generator[None]:
-        lent = self._watchdog.lend(connection)
+        lent = self._watchdog.watch(connection)
         try:
             yield
         finally:
-            self._watchdog.give_back(lent)
+            self._watchdog.unwatch(lent)
 
     def _connected(self) -> Connection:
         if self.connection is not None and (self._outdated or not self._is_usable(self.connection)):
@@ -157,11 +164,11 @@ class BackgroundConnection:
     @staticmethod
     def _is_usable(connection: Connection) -> bool:
         try:
-            return not has_news(connection.fileno())
+            return not has_unread_bytes(connection.fileno())
         except psycopg.Error:  # It is closed.
             return False
 
-    def _tidy(self) -> None:
+    def _reset(self) -> None:
         """Drop a connection that is broken, was left in the middle of a transaction, or is not needed any more."""
         connection = self.connection
         if connection is None:
@@ -184,7 +191,7 @@ class BackgroundConnection:
     def _close_soon(self) -> None:
         """Close the connection, also if its statement does not end."""
         if not self._in_use.acquire(timeout=CLOSE_SECONDS):
-            self.hang_up()  # The thread that uses it closes it.
+            self.interrupt()  # The thread that uses it closes it.
             return
         try:
             self._drop()
@@ -193,7 +200,7 @@ class BackgroundConnection:
 
     def _connect(self) -> Connection:
         """Connect; a server that restarts is often back within the time that this waits."""
-        until = give_up_at()
+        until = wait_deadline()
         while True:
             if self._closed:
                 raise storage_closed()
@@ -204,7 +211,7 @@ class BackgroundConnection:
                     raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
                     raise StorageUnavailableError(f"no connection for {PATIENCE:g} s: {error}") from error
-            time.sleep(ask_again())
+            time.sleep(retry_interval())
 
     def _try_to_connect(self) -> Connection:
         self.server.check()

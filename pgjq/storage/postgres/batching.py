@@ -63,12 +63,12 @@ class _Batch(Generic[T, R]):
         if self._free:
             self._free -= 1
             # The task works for several callers, so it must not inherit the deadline of the first.
-            task = loop.create_task(self._go(), context=Context())
+            task = loop.create_task(self._run_batches(), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return future
 
-    async def _go(self) -> None:
+    async def _run_batches(self) -> None:
         try:
             while batch := self._next():
                 await self._send(batch)

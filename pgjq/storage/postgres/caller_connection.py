@@ -8,9 +8,11 @@ without importing them.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import json
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
@@ -19,7 +21,7 @@ from pgjq.storage.postgres.error_translation import translate
 from pgjq.storage.postgres.session import AsyncSession, Rows, Session, SyncSession
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import AsyncGenerator, Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Mode
@@ -29,12 +31,14 @@ WANTED = (
     "connection must be a psycopg Connection or AsyncConnection, an asyncpg Connection, a SQLAlchemy Session, "
     "Connection, AsyncSession or AsyncConnection, or a Django connection"
 )
+_JSON: Final = frozenset((114, 3802))  # Type numbers of json and jsonb.
+_TIMESTAMPTZ: Final = 1184
 OTHERWISE = "any other driver can call the SQL function pgjq.enqueue(queue, payload, id => …) in its transaction"
 
 
 def wrap_caller_connection(connection: Any, mode: Mode, queries: Queries) -> Session:
     """Return a session on the caller's connection, which must fit the mode of the call."""
-    session, its_mode = _recognise(connection, queries)
+    session, its_mode = recognise(connection, queries)
     if its_mode != mode:
         call = "await AsyncClient" if its_mode == "async" else "Client"
         raise ValidationError(
@@ -43,7 +47,8 @@ def wrap_caller_connection(connection: Any, mode: Mode, queries: Queries) -> Ses
     return session
 
 
-def _recognise(connection: Any, queries: Queries) -> tuple[Session, Mode]:
+def recognise(connection: Any, queries: Queries) -> tuple[Session, Mode]:
+    """Return a session on the caller's connection, and its mode."""
     if isinstance(connection, psycopg.Connection):
         return SyncSession(connection, queries), "sync"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(connection, psycopg.AsyncConnection):
@@ -102,9 +107,10 @@ class _Alchemy(_CallerSession):
         with sqlalchemy_errors():
             return [_plain(row) for row in self._connection.execute(statement, params)]
 
-    async def command(self, text: str) -> None:
+    async def command(self, *texts: str) -> None:
         with sqlalchemy_errors():
-            self._connection.execute(_alchemy_text(text))
+            for text in texts:
+                self._connection.execute(_alchemy_text(text))
 
 
 class _AsyncAlchemy(_CallerSession):
@@ -113,20 +119,51 @@ class _AsyncAlchemy(_CallerSession):
         with sqlalchemy_errors():
             return [_plain(row) for row in await self._connection.execute(statement, params)]
 
-    async def command(self, text: str) -> None:
+    async def command(self, *texts: str) -> None:
         with sqlalchemy_errors():
-            await self._connection.execute(_alchemy_text(text))
+            for text in texts:  # asyncpg prepares each: one statement at a time.
+                await self._connection.execute(_alchemy_text(text))
 
 
 class _Django(_CallerSession):
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
         with django_errors(), self._connection.cursor() as cursor:
             cursor.execute(self._queries.psycopg(name).decode(), params)
-            return [_plain(row) for row in cursor.fetchall()]
+            if cursor.description is None:
+                return []
+            types = [column[1] for column in cursor.description]
+            return [tuple(map(self._value, _plain(row), types)) for row in cursor.fetchall()]
 
-    async def command(self, text: str) -> None:
+    async def command(self, *texts: str) -> None:
         with django_errors(), self._connection.cursor() as cursor:
-            cursor.execute(text)
+            cursor.execute("; ".join(texts))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[None]:
+        """Open a transaction, or a savepoint inside the caller's; none on a connection that Django does not know."""
+        if import_module("django.db").connections[self._connection.alias] is not self._connection:
+            yield
+            return
+        atomic = import_module("django.db.transaction").atomic(self._connection.alias)
+        with django_errors():
+            atomic.__enter__()
+        try:
+            yield
+        except BaseException as error:
+            with django_errors():
+                atomic.__exit__(type(error), error, error.__traceback__)
+            raise
+        with django_errors():
+            atomic.__exit__(None, None, None)
+
+    def _value(self, value: Any, kind: int) -> Any:
+        """Return a value as psycopg does: Django leaves JSON as text, and with USE_TZ=False times without a zone."""
+        if kind in _JSON and isinstance(value, str):
+            return json.loads(value)
+        if kind == _TIMESTAMPTZ and value is not None and value.tzinfo is None:
+            zone = import_module("zoneinfo").ZoneInfo(self._connection.timezone_name)
+            return value.replace(tzinfo=zone).astimezone(UTC)
+        return value
 
 
 class _Asyncpg(_CallerSession):
@@ -135,9 +172,9 @@ class _Asyncpg(_CallerSession):
         with asyncpg_errors():
             return [tuple(row) for row in await self._connection.fetch(statement, *(params[each] for each in names))]
 
-    async def command(self, text: str) -> None:
+    async def command(self, *texts: str) -> None:
         with asyncpg_errors():
-            await self._connection.execute(text)
+            await self._connection.execute("; ".join(texts))
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Open a transaction for several statements, also where the caller has opened none."""

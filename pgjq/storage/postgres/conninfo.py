@@ -71,6 +71,16 @@ def parameters(conninfo: str) -> dict[str, Any]:
     return _read(libpq_conninfo(conninfo))
 
 
+def from_parameters(given: Mapping[str, Any]) -> str:
+    """Return a connection string of what another library connects with; only parameters of libpq are kept."""
+    known = _libpq_names()
+    return make_conninfo("", **{name: value for name, value in given.items() if name in known and value})
+
+
+def _libpq_names() -> set[str]:
+    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+
+
 def _read(conninfo: str) -> dict[str, Any]:
     found = read_redacted(
         lambda: conninfo_to_dict(conninfo),
@@ -138,7 +148,7 @@ def _with_port(host: str) -> tuple[str, str]:
 
 
 def _options(query: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    known = _libpq_names()
     options: dict[str, str] = {}
     for name, values in query.items():
         match name:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 
-from pgjq.errors import PolicyError, QueueNotFoundError, StorageError, StorageUnavailableError
-from pgjq.policy import POLICIES
+from pgjq.errors import StorageError, StorageUnavailableError
+from pgjq.policy import Policy
+from pgjq.storage import policy_errors
 from pgjq.storage.base import SizeWarning
-from pgjq.storage.postgres import literals, rows
+from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.statements import Statements
 
 if TYPE_CHECKING:
@@ -35,17 +36,17 @@ class PostgresDefinitions(Statements):
         """See `Definitions`."""
         params = {
             "queue": name,
-            "policy": POLICIES.index(definition.policy),
+            "policy": Policy(definition.policy).number,
             "partition": definition.partition,
             "warning_queue_size": definition.warning_queue_size,
             "options": json.dumps(definition.options) if definition.options else None,
         }
         match await self._change_queue("create_queue", params):
             case "no_dead_letter":
-                raise _missing_dead_letter(definition.options)
+                raise policy_errors.no_dead_letter_queue(definition.options["dead_letter"])
             case "other_policy" | "other_partition" as other:
                 what = other.removeprefix("other_")
-                raise PolicyError(f"queue {name!r} exists with another {what}, which cannot be changed")
+                raise policy_errors.cannot_change(name, what)
             case _:
                 return
 
@@ -53,9 +54,9 @@ class PostgresDefinitions(Statements):
         """See `Definitions`."""
         match await self._change_queue("update_queue", {"queue": name, "changes": json.dumps(changes)}):
             case "no_dead_letter":
-                raise _missing_dead_letter(changes)
+                raise policy_errors.no_dead_letter_queue(changes["dead_letter"])
             case "unknown":
-                raise _missing_queue(name)
+                raise policy_errors.no_queue(name)
             case _:
                 return
 
@@ -63,12 +64,12 @@ class PostgresDefinitions(Statements):
         """See `Definitions`."""
         match await self._change_queue("delete_queue", {"queue": name}):
             case "unknown":
-                raise _missing_queue(name)
+                raise policy_errors.no_queue(name)
             case "deleted":
                 return
             case needed:
                 other = needed.removeprefix("needed by ")
-                raise PolicyError(f"queue {name!r} is the dead letter of {other!r}; give that one another first")
+                raise policy_errors.is_dead_letter_of(name, other)
 
     async def queues(self, name: str | None = None) -> list[QueueInfo]:
         """See `Definitions`."""
@@ -77,37 +78,36 @@ class PostgresDefinitions(Statements):
     async def pause(self, name: str, *, paused: bool) -> None:
         """See `Definitions`."""
         if not await self._fetch("pause", {"queue": name, "paused": paused}):
-            raise _missing_queue(name)
+            raise policy_errors.no_queue(name)
 
     async def blocked_keys(self, name: str) -> list[str]:
         """See `Definitions`."""
         keys = [key for (key,) in await self._fetch("blocked_keys", {"queue": name})]
         if keys == [None]:
-            raise PolicyError(f"queue {name!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
+            raise policy_errors.not_strict(name)
         if not keys and not await self.queues(name):
-            raise _missing_queue(name)
+            raise policy_errors.no_queue(name)
         return keys
 
     async def cancel_many(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
-        return len(await self._fetch("cancel", {"queue": queue, "ids": literals.texts(sorted(job_ids))}))
+        return len(await self._fetch("cancel", {"queue": queue, "ids": array_literals.texts(sorted(job_ids))}))
 
     async def retry_many(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
-        found = await self._fetch("retry_many", {"queue": queue, "ids": literals.texts(sorted(job_ids))})
+        found = await self._fetch("retry_many", {"queue": queue, "ids": array_literals.texts(sorted(job_ids))})
         return sum(became == "queued" for _, became in found)
 
     async def redrive(self, queue: str, *, limit: int, to: str | None = None) -> int:
         """See `Definitions`."""
         if not await self.queues(queue):
-            raise _missing_queue(queue)
+            raise policy_errors.no_queue(queue)
         return (await self._fetch("redrive", {"queue": queue, "limit": limit, "target": to}))[0][0]
 
     async def observe(self, *, with_endings: bool = True) -> list[SizeWarning]:
         """See `Definitions`."""
         found = await self._fetch("record_queue_stats", {"with_endings": with_endings})
-        await self._fetch("record_minutes")
-        return [SizeWarning(queue, count, size) for queue, count, size, _ in found]
+        return [SizeWarning(queue, count, size) for queue, count, size, _ in found if queue is not None]
 
     async def _change_queue(self, name: str, params: dict[str, Any]) -> str:
         """Call a function that changes a queue; repeat it while it cannot get its locks."""
@@ -123,11 +123,3 @@ class PostgresDefinitions(Statements):
                         f"queue {params['queue']!r} is being used by a transaction that stays open; try again after it"
                     ) from error
             await self._run_blocking(lambda: time.sleep(PAUSE))
-
-
-def _missing_queue(name: str) -> QueueNotFoundError:
-    return QueueNotFoundError(f"there is no queue {name!r}; create_queue makes one")
-
-
-def _missing_dead_letter(options: Mapping[str, Any]) -> QueueNotFoundError:
-    return QueueNotFoundError(f"there is no queue {options['dead_letter']!r} for dead letters; create it first")

@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.definition import inherit
-from pgjq.errors import PolicyError, QueueNotFoundError
 from pgjq.job import EnqueueResult
-from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, Settings
-from pgjq.storage.postgres import literals, rows
+from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RESULT_TTL, Settings
+from pgjq.policy import Policy
+from pgjq.storage import policy_errors
+from pgjq.storage.postgres import array_literals, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +89,7 @@ async def _call_for_one(session: Session, queue: str, job: Submission, *, awaite
     params = {
         "queue": queue,
         "id": job.id,
-        "payload": f"\\x{job.payload.hex()}",
+        "payload": job.payload,
         "settings": _job_json(job, awaited=awaited),
     }
     return (await session.fetch("enqueue_job", params))[0][0]
@@ -105,13 +107,16 @@ def _batch(
 ) -> dict[str, Any]:
     """Return a batch as the function's parameters; awaited jobs are returned with their numbers."""
     common, own = _split_settings(jobs)
+    sizes = [len(job.payload) for job in jobs]
     return {
         "queue": queue,
-        "ids": literals.texts(job.id for job in jobs),
-        "payloads": literals.blobs(job.payload for job in jobs),
+        "ids": array_literals.texts(job.id for job in jobs),
+        "payloads": b"".join([job.payload for job in jobs]),
+        "starts": array_literals.numbers(accumulate(sizes[:-1], initial=1)),
+        "sizes": array_literals.numbers(sizes),
         "common": json.dumps(common | AWAITED if awaited else common),
         "own": own,
-        "seqs": None if seqs is None else literals.numbers(seqs),
+        "seqs": None if seqs is None else array_literals.numbers(seqs),
         "numbered": awaited,
     }
 
@@ -138,13 +143,13 @@ async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared
     async with session.transaction():
         reserved = await session.fetch("reserve_numbers", {"queue": queue, "count": len(jobs), "copying": True})
         queue_id, at, inherited, seqs, may_copy = reserved[0]
-        if queue_id & 7 or not may_copy:
+        if Policy.of_queue(queue_id).limits_keys or not may_copy:
             return await _call_in_chunks(session, queue, jobs, seqs)
         shared = inherit(shared, json.loads(inherited) if inherited else {})
         await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
         await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
         await session.fetch(
-            "notify_copied_jobs", {"queue": queue, "queue_id": queue_id, "seqs": literals.numbers(seqs)}
+            "notify_copied_jobs", {"queue": queue, "queue_id": queue_id, "seqs": array_literals.numbers(seqs)}
         )
     return {}
 
@@ -193,7 +198,7 @@ def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | N
     (usual, _), *_ = Counter(job.settings for job in jobs).most_common(1)
     nothing = dict.fromkeys(_SPOKEN)
     own = [(_facts(job) if job.settings == usual else nothing | _job_values(job)) or None for job in jobs]
-    return set_values(usual), literals.objects(own)
+    return set_values(usual), array_literals.objects(own)
 
 
 _SPOKEN: Final = (
@@ -234,7 +239,7 @@ def _job_values(job: Submission) -> dict[str, Any]:
 def set_values(settings: Settings) -> dict[str, Any]:
     """Return settings as the function reads them: only the ones that are set."""
     values: dict[str, Any] = {
-        "result_ttl": settings.result_ttl,
+        "result_ttl": None if settings.result_ttl == RESULT_TTL else settings.result_ttl,
         "max_attempts": settings.max_attempts,
         "priority": settings.priority or None,
         "run_at": None if settings.run_at is None else settings.run_at.isoformat(),
@@ -267,9 +272,9 @@ def _refusals(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueRes
     for position, status, state, result, _ in refused:
         index = int(position) - 1
         if status == "needs_key":
-            raise PolicyError(f"job {jobs[index].id!r} needs a singleton_key: its queue keeps each key in strict order")
+            raise policy_errors.needs_key(jobs[index].id)
         if status == "no_dead_letter":
-            raise QueueNotFoundError(f"there is no queue {jobs[index].settings.options.dead_letter!r} for dead letters")
+            raise policy_errors.no_dead_letter_queue(jobs[index].settings.options.dead_letter)
         existing = None if state is None else rows.state_name(state)
         answers[index] = EnqueueResult(status, jobs[index].id, existing, result)
     return answers

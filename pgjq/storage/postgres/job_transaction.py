@@ -14,8 +14,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import JobCancelledError, LeaseLostError, PgjqError
-from pgjq.storage.postgres import literals
+from pgjq.storage.postgres import array_literals
 from pgjq.storage.postgres.caller_transaction import caller_transaction
+from pgjq.storage.postgres.idle_limit import IdleLimit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -36,9 +37,10 @@ UNQUOTED = re.compile(r"[^A-Za-z0-9_./-]")
 class PostgresJobTransaction:
     """An open transaction of a handler."""
 
-    def __init__(self, session: Session, claimed: Claimed) -> None:
+    def __init__(self, session: Session, claimed: Claimed, idle_limit: float | None) -> None:
         self.completed = False
         self._session = session
+        self.idle_limit = IdleLimit(session, idle_limit)
         self._lease = claimed.lease
         self._pause = min(max(claimed.lease_seconds or LONGEST_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE)
 
@@ -47,32 +49,36 @@ class PostgresJobTransaction:
         """The connection for the handler's writes: psycopg's, or the session that the factory made."""
         return self._session.connection
 
+    async def restart_idle_limit(self) -> None:
+        """Count the idle time from now on: the lease has been renewed."""
+        await self.idle_limit.restart()
+
     async def complete(self, result: bytes | None) -> None:
         """Complete the job inside the transaction."""
         queue_id, seq = self._lease.key
         params = {
-            "queue_ids": literals.numbers([queue_id]),
-            "seqs": literals.numbers([seq]),
-            "leases": literals.numbers([self._lease.number]),
-            "results": literals.blobs([result]),
+            "queue_ids": array_literals.numbers([queue_id]),
+            "seqs": array_literals.numbers([seq]),
+            "leases": array_literals.numbers([self._lease.number]),
+            "results": array_literals.blobs([result]),
             "limit": str(round(self._pause * 1000)),
         }
         ((states, _),) = await self._session.fetch("complete", params)
         if states is not None and not states:
             raise LeaseLostError(lost(self._lease))
         if states:
-            raise JobCancelledError(f"job {self._lease.id!r} was asked to end; nothing of this block is committed")
+            raise JobCancelledError(f"job {self._lease.id!r} was cancelled; its transaction is rolled back")
         self.completed = True
 
     def check_completed(self) -> None:
         """Raise if the block would commit its writes without completing the job."""
         if not self.completed:
-            raise PgjqError("the block ended without completing its job; nothing of it is committed")
+            raise PgjqError("the transaction() block ended without completing its job; it is rolled back")
 
 
 def lost(lease: Lease) -> str:
     """Return the message of a lost lease."""
-    return f"the lease of job {lease.id!r} is gone; nothing of this block is committed"
+    return f"the lease of job {lease.id!r} is lost; its transaction is rolled back"
 
 
 def transaction_name(schema: str, queue: str, job_id: str, attempts: int) -> str:

@@ -30,12 +30,12 @@ from pgjq.storage.postgres.error_translation import translated
 if TYPE_CHECKING:
     from pgjq.storage.postgres.background_connection import BackgroundConnection, Connection
 
-GOODBYE_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 1.0
 # The largest value of a PostgreSQL setting, 24 days.
 LONGEST_MS: Final = 2**31 - 1
 
 
-class _Held(NamedTuple):
+class _HeldLock(NamedTuple):
     """The lock of a role: who holds it, and in which session."""
 
     candidate: str
@@ -49,7 +49,7 @@ class LeaderLocks:
     def __init__(self, background: BackgroundConnection) -> None:
         self._background = background
         self._fork = ForkCheck()
-        self._held: dict[str, _Held] = {}  # By role; changed by the thread that has borrowed the connection.
+        self._held: dict[str, _HeldLock] = {}  # By role; changed by the thread that has borrowed the connection.
         self._inherited: list[object] = []
         self._closed = False
 
@@ -82,7 +82,7 @@ class LeaderLocks:
         self._leave_to_parent()
         held = self._held.get(role)
         if held is not None and held.candidate == candidate:
-            with bounded(Deadline(min(GOODBYE_SECONDS, current_deadline().left))), suppress(StorageError):
+            with bounded(Deadline(min(STOP_SECONDS, current_deadline().left))), suppress(StorageError):
                 self._unlock(role, held)
         self._background.remove_user((role, candidate))
 
@@ -104,26 +104,26 @@ class LeaderLocks:
                 query = "leader_verify"
             else:
                 query = "leader_acquire"
-            holds = self._ask(connection, query, role, min(ttl, self._shortest(role)))
+            holds = self._fetch_bool(connection, query, role, min(ttl, self._shortest(role)))
             if holds:
-                self._held[role] = _Held(candidate, connection, ttl)
+                self._held[role] = _HeldLock(candidate, connection, ttl)
             else:
                 self._held.pop(role, None)
             return holds
 
-    def _unlock(self, role: str, held: _Held) -> None:
+    def _unlock(self, role: str, held: _HeldLock) -> None:
         del self._held[role]
         if held.connection is not self._background.connection:
             return
-        with self._background.borrow(GOODBYE_SECONDS) as connection:
+        with self._background.borrow(STOP_SECONDS) as connection:
             if connection is None:
-                self._background.hang_up()
+                self._background.interrupt()
             elif connection is held.connection:
                 params = self._key(role) | {"ttl": _setting(self._shortest(role))}
                 with translated():
                     connection.execute(self._background.server.queries.psycopg("leader_resign"), params, prepare=False)
 
-    def _ask(self, connection: Connection, query: str, role: str, ttl: float) -> bool:
+    def _fetch_bool(self, connection: Connection, query: str, role: str, ttl: float) -> bool:
         greeted_by = connection.info.backend_pid
         params = self._key(role) | {"ttl": _setting(ttl), "greeted_by": greeted_by}
         with translated():

@@ -9,6 +9,7 @@ network that accepts bytes and forwards none.
 from __future__ import annotations
 
 import logging
+import os
 import select
 import threading
 import time
@@ -42,11 +43,18 @@ WHO: Final = b"select pg_backend_pid()"
 
 
 class ListenConnection:
-    """One session for any thread; `deliver` gets notifications on the thread that reads them."""
+    """One session for any thread; `deliver` gets notifications on the thread that reads them.
 
-    def __init__(self, conninfo: str, deliver: Callable[[str, str], None]) -> None:
+    `on_silence` is called when an answer does not come in time.
+    """
+
+    def __init__(
+        self, conninfo: str, deliver: Callable[[str, str], None], on_silence: Callable[[], None] = lambda: None
+    ) -> None:
         self._deliver = deliver
+        self._on_silence = on_silence
         self._lock = threading.Lock()
+        self._closing = threading.Lock()  # Held for moments, and not while a statement runs.
         options: dict[str, Any] = {"connect_timeout": max(2, int(ANSWER_SECONDS))} | ALIVE
         if "connect_timeout" in conninfo_to_dict(conninfo):
             del options["connect_timeout"]
@@ -76,15 +84,30 @@ class ListenConnection:
             pgconn.send_query(text.encode())
             return _first_value(self._results(pgconn))
 
-    def read(self) -> None:
-        """Deliver the notifications that have arrived."""
-        with self._lock:
+    def duplicate(self) -> int | None:
+        """Return a descriptor of the socket for another thread to poll and close; None if the connection is closed."""
+        with self._closing:
+            try:
+                return os.dup(self._connection.fileno())
+            except (psycopg.Error, OSError):
+                return None
+
+    def read(self, *, blocking: bool = True) -> None:
+        """Deliver the notifications that have arrived.
+
+        If not `blocking`, a thread that is running a statement delivers them, with its answer.
+        """
+        if not self._lock.acquire(blocking=blocking):
+            return
+        try:
             self._connection.pgconn.consume_input()
-            self._hand_out(self._connection.pgconn)
+            self._dispatch(self._connection.pgconn)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """End the session."""
-        with self._lock:
+        with self._lock, self._closing:
             self._connection.close()
 
     def _results(self, pgconn: PGconn) -> list[PGresult]:
@@ -97,15 +120,16 @@ class ListenConnection:
             unsent = pgconn.flush()
             if not pgconn.is_busy():
                 if (result := pgconn.get_result()) is None:
-                    self._hand_out(pgconn)
+                    self._dispatch(pgconn)
                     return results
                 results.append(result)
                 continue
             if not _wait(pgconn.socket, until, sending=bool(unsent)):
+                self._on_silence()
                 raise psycopg.OperationalError("the server did not answer in time")
             pgconn.consume_input()
 
-    def _hand_out(self, pgconn: PGconn) -> None:
+    def _dispatch(self, pgconn: PGconn) -> None:
         self.last_word = time.monotonic()
         while (notice := pgconn.notifies()) is not None:
             try:

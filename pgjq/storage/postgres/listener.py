@@ -6,43 +6,52 @@ Protocol
   (`sql/functions/0001_wake.sql`). When the last subscriber leaves such a topic, the listener releases the lock and
   writers stop notifying. Results need no such lock: a waiter marks its job.
 * A thread waits on the socket and puts notifications into mailboxes. After a silence it checks that the same session
-  still answers: a connection that only receives can be dead for hours. No answer in time is a loss.
+  still answers: a connection that only receives can be dead for hours. No answer in time is a loss, and the idle
+  connections of the pools are replaced before subscribers use them: they may be dead in the same way.
+* While only the event loop of a sleeping worker waits for notifications, it reads the socket itself (`read_here`): one
+  switch of threads less before its claim. Any other subscriber makes the thread read.
 * After a loss it reconnects, registers every topic again, and puts `RESYNC` into every mailbox: notifications in
   between were lost, so every subscriber reads the storage. An unexpected exception is a loss as well, and is logged.
 * Behind a transaction pooler the session that ran LISTEN serves any client at the next statement. The listener detects
-  this by the process number, at connect and at every probe; then it stops listening and sets `deaf`, and callers poll.
-  It leaves no lock behind in the pooler's sessions.
+  this by the process number, at connect and at every probe; then it stops listening and sets `behind_pooler`, and
+  callers poll. It leaves no lock behind in the pooler's sessions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import os
 import select
 import threading
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import sql
 
 from pgjq.background import BackgroundThread
-from pgjq.deadline import current_deadline
-from pgjq.errors import StorageUnavailableError, storage_closed
+from pgjq.deadline import holding
+from pgjq.errors import storage_closed
 from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.listen_connection import ListenConnection
+from pgjq.storage.postgres.loop_reader import WakeupPipe, read_on_loop
 from pgjq.storage.postgres.mailboxes import RESYNC, Mailboxes, Notice, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.postgres.queries import Queries
 
 # After this long without data, and as long again without an answer to a probe, the connection is lost: ten seconds.
 PROBE_SECONDS: Final = 5.0
+# The same, while only workers listen: they poll besides.
+PROBE_SELDOM_SECONDS: Final = 20.0
+# How soon the thread reads instead of a loop that has stopped reading, because its worker has jobs to run.
+TAKE_OVER_SECONDS: Final = 1.0
 RECONNECT_SECONDS: Final = 0.5
 # A woken subscriber leaves its topic and goes to work; the server is told this much later, when that work has begun.
 TIDY_SECONDS: Final = 0.01
@@ -51,36 +60,39 @@ TIDY_SECONDS: Final = 0.01
 class Listener:
     """The listener's connection, its thread, and the mailboxes by topic."""
 
-    def __init__(self, conninfo: str, queries: Queries) -> None:
+    def __init__(self, conninfo: str, queries: Queries, on_silence: Callable[[], None]) -> None:
         self._conninfo = conninfo
         self._queries = queries
+        self._on_silence = on_silence
         self._inherited: list[object] = []
         self._begin()
 
     def _begin(self) -> None:
-        self.deaf = False
+        self.behind_pooler = False
         self._lock = threading.Lock()  # Guards the state in memory; never held while waiting for the server.
         self._server_lock = threading.RLock()  # Held by a thread that sends statements or replaces the connection.
         self._mailboxes = Mailboxes(self._lock)
         self._channels: set[str] = set()
         self._registered: set[Topic] = set()
-        self._line: ListenConnection | None = None
+        self._read_on_loops: set[Mailbox[Notice]] = set()
+        self._thread_reads = True
+        self._connection: ListenConnection | None = None
         self._broken = False
         self._unregister_at: float | None = None
         self._thread: BackgroundThread | None = None
         self._closing = threading.Event()
-        self._wakeup_out, self._wakeup_in = _pipe()
+        self._wakeup = WakeupPipe()
         self._fork = ForkCheck()
 
-    def want(self, topic: Topic, box: Mailbox[Notice]) -> None:
+    def subscribe(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Put notifications of a topic into a mailbox from now on; may wait for the server."""
         if self.note(topic, box):
-            self.tell(topic, box)
+            self.listen_for(topic, box)
 
     def note(self, topic: Topic, box: Mailbox[Notice]) -> bool:
         """Register a mailbox without waiting; return whether `tell` must be called for the topic."""
         if self._fork.happened:
-            self._inherited.append(self._line)  # The connection and the thread belong to the parent.
+            self._inherited.append(self._connection)  # The connection and the thread belong to the parent.
             self._begin()
         with self._lock:
             if self._closing.is_set():
@@ -88,12 +100,14 @@ class Listener:
             if box.closed:
                 return False  # The subscriber has left meanwhile.
             self._mailboxes.add(topic, box)
-            return not self.deaf and (self._thread is None or self._is_unregistered(topic))
+            if not self._thread_reads and self._mailboxes.need_thread(self._read_on_loops):
+                self._wakeup.wake()
+            return not self.behind_pooler and (self._thread is None or self._is_unregistered(topic))
 
-    def tell(self, topic: Topic, box: Mailbox[Notice]) -> None:
+    def listen_for(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Make the server know a topic; the first call connects, so that its caller gets the error."""
-        with self._holding_server_lock():
-            if self.deaf or self._closing.is_set():
+        with holding(self._server_lock, "the listening connection did not become free in time"):
+            if self.behind_pooler or self._closing.is_set():
                 return
             if self._thread is None:
                 try:
@@ -103,26 +117,13 @@ class Listener:
                     self._drop()
                     self.leave(topic, box)
                     raise
-                if not self.deaf:
+                if not self.behind_pooler:
                     self._start()
-            elif self._line is not None:
-                # The thread replaces a connection that fails here, and registers every topic again.
+            elif (connection := self._connection) is not None:
                 try:
-                    self._register_topics(self._line)
+                    self._register_topics(connection)
                 except psycopg.Error:
-                    self._broken = True
-                    self._wake_thread()
-
-    @contextlib.contextmanager
-    def _holding_server_lock(self) -> Generator[None]:
-        """Hold the lock for sending statements, or give up at the caller's deadline."""
-        left = current_deadline().left
-        if not self._server_lock.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
-            raise StorageUnavailableError("the listening connection did not become free in time")
-        try:
-            yield
-        finally:
-            self._server_lock.release()
+                    self._fail(connection)
 
     def _start(self) -> None:
         """Start the thread, unless the storage was closed: `close` joins only a started thread."""
@@ -133,13 +134,47 @@ class Listener:
                 return
         self._drop()
 
+    @contextlib.contextmanager
+    def read_here(self, box: Mailbox[Notice]) -> Generator[None]:
+        """Read on the running event loop until the block ends, for a mailbox of that loop, if possible."""
+        connection = self._connection
+        if connection is None or self._fork.happened:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        with read_on_loop(connection, lambda: self._unregister_soon(loop), lambda: self._fail(connection)) as reads:
+            if reads:
+                with self._lock:
+                    self._read_on_loops.add(box)
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._read_on_loops.discard(box)
+
+    def _unregister_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._unregister_at is None:
+            self._unregister_at = time.monotonic() + TIDY_SECONDS
+            loop.call_later(TIDY_SECONDS, self._wakeup.wake)
+
+    def _fail(self, connection: ListenConnection) -> None:
+        """Make the thread replace a connection; it registers every topic again."""
+        self._broken = self._broken or connection is self._connection
+        self._wakeup.wake()
+
+    def doubt(self) -> None:
+        """Probe the connection now: another one to this server has been silent."""
+        if (connection := self._connection) is not None and not self._fork.happened:
+            connection.last_word = -inf
+            self._wakeup.wake()
+
     def leave(self, topic: Topic, box: Mailbox[Notice]) -> None:
         """Remove a mailbox. The thread tells the server later: a woken subscriber has work to do."""
         with self._lock:
             if not self._mailboxes.remove(topic, box):
                 return
             if topic in self._registered and self._unregister_at is None and not self._closing.is_set():
-                self._wake_thread()
+                self._wakeup.wake()
 
     def close(self) -> None:
         """Stop the thread, close the connection and every mailbox."""
@@ -151,24 +186,23 @@ class Listener:
             thread = self._thread
         for box in boxes:
             box.close()
-        self._wake_thread()
+        self._wakeup.wake()
         if thread is not None:
             thread.join(timeout=5)
         self._drop()
-        os.close(self._wakeup_in)
-        os.close(self._wakeup_out)
+        self._wakeup.close()
 
     def _is_unregistered(self, topic: Topic) -> bool:
         return topic.channel not in self._channels or (topic.is_asked_for and topic not in self._registered)
 
     def _connect(self) -> None:
-        connection = ListenConnection(self._conninfo, self._mailboxes.deliver)
+        connection = ListenConnection(self._conninfo, self._mailboxes.deliver, self._on_silence)
         if connection.is_pooled:
             self._stop_listening(connection)
             return
         with self._server_lock:
             self._channels, self._registered, self._broken = set(), set(), False
-            self._line = connection
+            self._connection = connection
             self._register_topics(connection)
 
     def _register_topics(self, connection: ListenConnection) -> None:
@@ -197,17 +231,13 @@ class Listener:
             for topic in left:
                 connection.ask(self._queries.psycopg("presence_end"), self._key(topic))
 
-    def _wake_thread(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wakeup_in, b"x")
-
     def _key(self, topic: Topic) -> dict[str, Any]:
         return {"channel": self._queries.channel(topic.channel), "subject": topic.subject}
 
     def _run(self) -> None:
-        while not self._closing.is_set() and not self.deaf:
+        while not self._closing.is_set() and not self.behind_pooler:
             try:
-                if self._line is None:
+                if self._connection is None:
                     self._connect()
                     self._mailboxes.put_everywhere(RESYNC)
                 self._listen()
@@ -219,49 +249,52 @@ class Listener:
             except BaseException:  # BackgroundThread logs it, and calls this again.
                 self._drop()
                 raise
+        self._drop()  # A connection that was made while the storage was closed.
 
     def _listen(self) -> None:
-        while not self._closing.is_set() and (connection := self._line) is not None:
+        while not self._closing.is_set() and (connection := self._connection) is not None:
             if self._thread is not None:
                 self._thread.touch()
             if self._broken:
                 raise psycopg.OperationalError("the connection failed in another thread")
             poll = select.poll()
-            poll.register(connection.fileno(), select.POLLIN)
-            poll.register(self._wakeup_out, select.POLLIN)
-            until = connection.last_word + PROBE_SECONDS if self._unregister_at is None else self._unregister_at
+            with self._lock:
+                self._thread_reads = self._mailboxes.need_thread(self._read_on_loops)
+            if self._thread_reads:
+                poll.register(connection.fileno(), select.POLLIN)
+            poll.register(self._wakeup, select.POLLIN)
+            until = self._probe_at(connection) if self._unregister_at is None else self._unregister_at
+            if not self._thread_reads:
+                until = min(until, time.monotonic() + TAKE_OVER_SECONDS)
             ready = {descriptor for descriptor, _ in poll.poll(max(0.0, until - time.monotonic()) * 1000)}
-            if self._wakeup_out in ready:
-                os.read(self._wakeup_out, 4096)
+            if self._wakeup.fileno() in ready:
+                self._wakeup.clear()
                 self._unregister_topics(connection)
             elif self._unregister_at is not None and self._unregister_at <= time.monotonic():
                 self._unregister_topics(connection)
             if connection.fileno() in ready:
                 self._unregister_at = self._unregister_at or time.monotonic() + TIDY_SECONDS
                 connection.read()
-            elif time.monotonic() >= connection.last_word + PROBE_SECONDS and not connection.is_same_session():
+            elif time.monotonic() >= self._probe_at(connection) and not connection.is_same_session():
                 self._stop_listening(connection)
                 self._mailboxes.put_everywhere(RESYNC)
 
+    def _probe_at(self, connection: ListenConnection) -> float:
+        often = self._mailboxes.need_notifications()
+        return connection.last_word + (PROBE_SECONDS if often else PROBE_SELDOM_SECONDS)
+
     def _stop_listening(self, connection: ListenConnection) -> None:
         """Stop listening: other clients share this session."""
-        self.deaf = True
-        self._line = None
+        self.behind_pooler = True
+        self._connection = None
         connection.close()
         logging.getLogger("pgjq").warning(
-            "notices do not come through a transaction pooler: answers and jobs are looked for every so often instead,"
-            " and events cannot be heard; connect directly to have all of them at once"
+            "notifications do not pass a transaction pooler: results and jobs are polled for, and events cannot be"
+            " received; connect to the server directly"
         )
 
     def _drop(self) -> None:
         with self._server_lock:
-            connection, self._line = self._line, None
+            connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
-
-
-def _pipe() -> tuple[int, int]:
-    """Return a pipe that wakes the thread; a full pipe wakes it, too, so writes never block."""
-    out, into = os.pipe()
-    os.set_blocking(into, False)
-    return out, into

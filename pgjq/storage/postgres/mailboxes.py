@@ -13,7 +13,7 @@ from pgjq.storage.malformed_notifications import MalformedLog
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import KeysView
+    from collections.abc import Collection, KeysView
 
     from pgjq.storage.mailbox import Mailbox
 
@@ -62,6 +62,23 @@ class Mailboxes:
     def topics(self) -> KeysView[Topic]:
         """The topics that have mailboxes; the caller holds the lock."""
         return self._by_topic.keys()
+
+    def need_thread(self, read_elsewhere: Collection[Mailbox[Notice]]) -> bool:
+        """Return whether a subscriber relies on the listener's thread to read; the caller holds the lock.
+
+        A loop that reads delivers to every mailbox, so changes of schedules need the thread only while no loop reads.
+        """
+        return any(
+            box not in read_elsewhere
+            for topic, boxes in self._by_topic.items()
+            if topic.channel != SCHEDULES or not read_elsewhere
+            for box in boxes
+        )
+
+    def need_notifications(self) -> bool:
+        """Return whether a subscriber does not poll, and so needs to know soon that the connection is lost."""
+        with self._lock:
+            return any(topic.channel in (ANSWERS, EVENTS) for topic in self._by_topic)
 
     def all(self) -> list[Mailbox[Notice]]:
         """Return every mailbox; the caller holds the lock."""

@@ -11,7 +11,8 @@ from pgjq.blocking import Blocking, drive
 from pgjq.storage.postgres.conninfo import libpq_conninfo
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.queries import Queries
-from pgjq.storage.postgres.server import CONNECTION, check_version
+from pgjq.storage.postgres.schema_version import check_version
+from pgjq.storage.postgres.server import CONNECTION
 from pgjq.storage.postgres.session import SyncSession
 
 if TYPE_CHECKING:

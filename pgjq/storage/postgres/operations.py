@@ -8,12 +8,13 @@ are in `definitions.py`, and `statements.py` runs the statements of all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.errors import PolicyError
 from pgjq.job import CancelResult
-from pgjq.storage.postgres import literals, rows
+from pgjq.storage import policy_errors
+from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.caller_connection import wrap_caller_connection
+from pgjq.storage.postgres.claim_positions import ClaimPositions
 from pgjq.storage.postgres.definitions import PostgresDefinitions
 from pgjq.storage.postgres.enqueue import enqueue
 from pgjq.storage.postgres.result_waiter import ResultReads
@@ -23,15 +24,19 @@ from pgjq.storage.postgres.waiting import PostgresWaiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from pgjq.blocking import Mode
-    from pgjq.job import EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
+    from pgjq.job import Attempt, EnqueueResult, JobStatus, QueueStats, WarningReason, WorkerInfo
     from pgjq.options import JobFilter, Submission
     from pgjq.storage.postgres.leader import LeaderLocks
     from pgjq.storage.postgres.listener import Listener
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.queries import Queries
     from pgjq.storage.workers import Registration
+
+
+PAYLOAD_MAX: Final = 2**30  # PostgreSQL's limit of a value.
 
 
 class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions, PostgresSchedules):
@@ -41,9 +46,10 @@ class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions, Pos
         super().__init__(mode, pool, queries)
         self._listener = listener
         self._leader_locks = leader_locks
-        self._result_reads = ResultReads(mode, self._fetch, self._repeated)
+        self._result_reads = ResultReads(mode, pool, queries)
         self._worker_ids = {}
         self._is_busy = False
+        self._positions = ClaimPositions()
 
     async def enqueue(
         self, queue: str, jobs: Sequence[Submission], *, generated_ids: bool = False, connection: Any = None
@@ -80,17 +86,38 @@ class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions, Pos
             return None
         *job, became = found[0]
         if became == "taken":
-            raise PolicyError(f"queue {queue!r} has no place for job {job_id!r} now: another one of its key has it")
+            raise policy_errors.no_slot(queue, job_id)
         return rows.job_status(job)
+
+    async def release(self, queue: str, job_ids: Sequence[str]) -> int:
+        """See `Operations`."""
+        return (await self._fetch("release", {"queue": queue, "ids": array_literals.texts(sorted(job_ids))}))[0][0]
+
+    async def reschedule(
+        self, queue: str, job_id: str, *, run_at: datetime | None = None, priority: int | None = None
+    ) -> JobStatus | None:
+        """See `Operations`."""
+        params = {"queue": queue, "id": job_id, "run_at": run_at, "priority": priority}
+        found = await self._fetch("reschedule", params)
+        return rows.job_status(found[0]) if found else None
 
     async def delete(self, queue: str, job_ids: Sequence[str]) -> int:
         """See `Operations`."""
-        return len(await self._fetch("delete", {"queue": queue, "ids": literals.texts(sorted(job_ids))}))
+        return len(await self._fetch("delete", {"queue": queue, "ids": array_literals.texts(sorted(job_ids))}))
 
     async def get(self, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
         """See `Operations`."""
-        found = await self._fetch("get", {"queue": queue, "ids": literals.texts(job_ids)})
+        found = await self._fetch("get", {"queue": queue, "ids": array_literals.texts(job_ids)})
         return {status.id: status for status in map(rows.job_status, found)}
+
+    async def attempts(self, queue: str, job_id: str) -> list[Attempt]:
+        """See `Operations`."""
+        return [rows.attempt(row) for row in await self._fetch("attempts", {"queue": queue, "id": job_id})]
+
+    async def content(self, queue: str, job_id: str) -> tuple[bytes, bytes | None] | None:
+        """Read a job's whole payload and checkpoint."""
+        found = await self._fetch("inspect_content", {"queue": queue, "id": job_id, "most": PAYLOAD_MAX})
+        return (found[0][0], found[0][2]) if found else None
 
     async def find(self, wanted: JobFilter) -> tuple[list[JobStatus], int | None]:
         """See `Operations`."""
@@ -131,9 +158,7 @@ class PostgresOperations(PostgresRuns, PostgresWaiting, PostgresDefinitions, Pos
 
     async def prune(self, *, limit: int = 1000) -> int:
         """See `Operations`."""
-        ended = (await self._fetch("prune_ended", {"limit": limit}))[0][0]
-        await self._fetch("prune_time_slots")
-        await self._fetch("prune_workers")
+        ended = (await self._fetch("prune", {"limit": limit}))[0][0]
         self._worker_ids.clear()
         return ended + (await self._fetch_or_set_aside("prune_waiting", {"limit": limit - ended}))[0][0]
 

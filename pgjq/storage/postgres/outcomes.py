@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from pgjq.errors import ValidationError
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed
-from pgjq.storage.postgres import literals, rows
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed, attempt_outcome
+from pgjq.storage.postgres import array_literals, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,9 @@ LARGEST_PARAMETER = 1_000_000_000
 def lease_params(leases: Sequence[Lease]) -> dict[str, Any]:
     """Return leases as parameters: a column of each part of their identity."""
     return {
-        "queue_ids": literals.numbers(lease.key[0] for lease in leases),
-        "seqs": literals.numbers(lease.key[1] for lease in leases),
-        "leases": literals.numbers(lease.number for lease in leases),
+        "queue_ids": array_literals.numbers(lease.key[0] for lease in leases),
+        "seqs": array_literals.numbers(lease.key[1] for lease in leases),
+        "leases": array_literals.numbers(lease.number for lease in leases),
     }
 
 
@@ -43,14 +43,15 @@ def fence(lease: Lease) -> tuple[int, int]:
 def outcome_params(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return outcomes as parameters of settle.sql; columns without values are omitted."""
     if all(isinstance(outcome, Completed) for outcome in outcomes):
-        results = literals.blobs(outcome.result for outcome in outcomes if isinstance(outcome, Completed))
-        return {"states": None, "results": results, "errors": None, "delays": None}
+        results = array_literals.blobs(outcome.result for outcome in outcomes if isinstance(outcome, Completed))
+        return {"states": None, "results": results, "errors": None, "delays": None, "outcomes": None}
     columns = list(zip(*map(outcome_row, outcomes), strict=True))
     return {
-        "states": literals.numbers(columns[0]),
-        "results": literals.blobs(columns[1]),
-        "errors": literals.texts(columns[2]),
-        "delays": literals.numbers(columns[3]),
+        "states": array_literals.numbers(columns[0]),
+        "results": array_literals.blobs(columns[1]),
+        "errors": array_literals.texts(columns[2]),
+        "delays": array_literals.numbers(columns[3]),
+        "outcomes": array_literals.texts(map(attempt_outcome, outcomes)),
     }
 
 

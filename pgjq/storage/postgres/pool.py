@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
 from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.storage.postgres import pool_waiting
 from pgjq.storage.postgres.async_pool import AsyncPool
+from pgjq.storage.postgres.pool_log import pool_name
 from pgjq.storage.postgres.sync_pool import SyncPool
 from pgjq.storage.postgres.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.storage.postgres.server import Server
@@ -42,9 +44,9 @@ class Pool(Protocol):
 class Pools:
     """The pools of both modes for one database."""
 
-    def __init__(self, server: Server, min_size: int, max_size: int, watchdog: Watchdog | None = None) -> None:
+    def __init__(self, server: Server, min_size: int, max_size: int, on_lost: Callable[[], None]) -> None:
         self.server = server
-        self.watchdog = watchdog or Watchdog(server.conninfo, lambda: server.is_pooled)
+        self.watchdog = Watchdog(server.conninfo, lambda: server.is_pooled, on_lost)
         self.min_size = min_size
         self.max_size = max_size
         self.closed = False
@@ -55,6 +57,17 @@ class Pools:
         """Check that the database can be used, unless a check has passed before."""
         self.refuse_if_closed()
         self.server.check()
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of a new pool, of either mode."""
+        return {
+            "conninfo": self.server.conninfo,
+            "kwargs": self.server.connection,
+            "min_size": self.min_size,
+            "max_size": self.max_size,
+            "reconnect_timeout": pool_waiting.ASK_AGAIN,
+            "name": pool_name(),
+        }
 
     def explain_timeout(self) -> StorageUnavailableError:
         """Return why no connection came in time: the server is unreachable, or all are in use."""
@@ -75,6 +88,11 @@ class Pools:
         """
         if self.closed:
             raise storage_closed()
+
+    def drop(self) -> None:
+        """Replace every idle connection: one of this server has been silent. May be called from any thread."""
+        self.sync_pool.drop()
+        self.async_pool.drop()
 
     def close(self) -> None:
         """Close both pools; may be called from any thread."""

@@ -26,7 +26,7 @@ def refuse_if_late() -> None:
         raise StorageUnavailableError(LATE)
 
 
-def give_up_at() -> float:
+def wait_deadline() -> float:
     """Return the monotonic time at which a caller that waits for a connection gets an error."""
     return min(time.monotonic() + PATIENCE, current_deadline().until)
 
@@ -36,13 +36,13 @@ def close_seconds() -> float:
     return min(CLOSE_SECONDS, max(0.1, current_deadline().left))
 
 
-def ask_again() -> float:
+def retry_interval() -> float:
     """Return how long to ask a pool for a connection, before asking again."""
     pause = ASK_AGAIN * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
     return min(pause, max(current_deadline().left, 0.01))
 
 
-def has_news(socket: int) -> bool:
+def has_unread_bytes(socket: int) -> bool:
     """Return whether an idle connection has unread bytes: then the server has closed it.
 
     The check costs a microsecond and no round trip; with it, the next caller does not notice that a server was

@@ -21,9 +21,13 @@ _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 # The schema before a dot, the schema by itself, and its roles.
 _OURS: Final = re.compile(
     r"(?<![\w\"])(?:(?P<start>nextval\('|regclass\('|'|)pgjq\.|schema pgjq\b"
-    r"|(?P<quote>'?)pgjq_(?P<role>producer|worker|monitor|admin)\b)"
+    r"|(?P<quote>'?)pgjq_(?P<role>producer|worker|monitor|spark|admin)\b)"
 )
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
+# What stands above the definition of an object, up to the first empty comment line.
+_HEADER: Final = re.compile(
+    r"(?:^|\n)((?:-- .+\n)+)(?:--.*\n)*create (?:or replace )?(function|table|type|view) (pgjq\.\w+)"
+)
 # Room for ".events" within the 63 bytes of a channel's name.
 _SCHEMA_BYTES: Final = 48
 
@@ -86,9 +90,17 @@ def _dollar_quote(schema: str) -> str:
     return f"${tag}$"
 
 
-def read(path: str, schema: str) -> str:
+def read(path: str, schema: str = "pgjq") -> str:
     """Return one file below `sql/` for a schema."""
     return render((resources("sql") / path).read_text(encoding="utf-8"), schema)
+
+
+def comments(text: str) -> str:
+    """Return COMMENT ON statements for what a file defines: the first paragraph above each object, up to its index."""
+    return "".join(
+        f"comment on {kind} {name} is $${' '.join(header.replace('-- ', '').split()).partition(' Index:')[0]}$$;\n"
+        for header, kind, name in _HEADER.findall(text)
+    )
 
 
 class Queries:

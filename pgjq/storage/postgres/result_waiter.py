@@ -13,13 +13,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from pgjq.job import LIVE
-from pgjq.storage.postgres import literals, rows
+from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.batching import Batcher
 from pgjq.storage.postgres.enqueue import enqueue_awaited, enqueue_generated
+from pgjq.storage.postgres.statements import Statements
 from pgjq.storage.result_waiter import MailboxWaiter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from pgjq.blocking import Mode
     from pgjq.job import EnqueueResult
@@ -28,23 +29,21 @@ if TYPE_CHECKING:
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.postgres.listener import Listener
     from pgjq.storage.postgres.mailboxes import Notice, Topic
-    from pgjq.storage.postgres.session import Rows, Session
+    from pgjq.storage.postgres.pool import Pool
+    from pgjq.storage.postgres.queries import Queries
 
-    Fetch = Callable[[str, dict[str, Any]], Awaitable[Rows]]
-    Repeated = Callable[[Callable[[Session], Awaitable[Any]]], Awaitable[Any]]
     Enqueued = tuple[EnqueueResult, int | None]
 
 # A second batch may be sent while the first waits for the disk.
 COMMITS = 2
 
 
-class ResultReads:
+class ResultReads(Statements):
     """The statements that waiters of one mode run."""
 
-    def __init__(self, mode: Mode, fetch: Fetch, repeated: Repeated) -> None:
-        self._fetch = fetch
-        self._repeated = repeated
-        self._state_reads = Batcher[tuple[str, tuple[str, int]], "Answer | None"](mode, self._look)
+    def __init__(self, mode: Mode, pool: Pool, queries: Queries) -> None:
+        super().__init__(mode, pool, queries)
+        self._state_reads = Batcher[tuple[str, tuple[str, int]], "Answer | None"](mode, self._read_state)
         self._enqueues = Batcher[tuple[str, "Submission"], "Enqueued"](mode, self._enqueue_generated, COMMITS)
 
     async def enqueue(self, queue: str, job: Submission, *, generated_id: bool) -> Enqueued:
@@ -74,11 +73,11 @@ class ResultReads:
             done |= {result.id: (result, seq) for result, seq in enqueued}
         return [done[job.id] for _, job in requests]
 
-    async def _look(self, requests: list[tuple[str, tuple[str, int]]]) -> list[Answer | None]:
+    async def _read_state(self, requests: list[tuple[str, tuple[str, int]]]) -> list[Answer | None]:
         found: dict[int, Answer] = {}
         for queue, jobs in _by_queue(requests).items():
             ids, seqs = zip(*jobs, strict=True)
-            wanted = {"queue": queue, "ids": literals.texts(ids), "seqs": literals.numbers(seqs)}
+            wanted = {"queue": queue, "ids": array_literals.texts(ids), "seqs": array_literals.numbers(seqs)}
             found |= {row[0]: rows.answer(row) for row in await self._fetch("job_state", wanted)}
         return [found.get(seq) for _, (_, seq) in requests]
 
@@ -123,16 +122,16 @@ class PostgresResultWaiter(MailboxWaiter):
         self._box.close()
         self._listener.leave(self._topic, self._box)
 
-    async def _look(self) -> Answer | None:
+    async def _read_state(self) -> Answer | None:
         if self._seq is None:
             return None
         found = await self._reads.look(self._queue, self._id, self._seq)
         is_marked, self._has_joined = self._has_joined, False
-        if found is None or found.state not in LIVE or is_marked or not self._hears:
+        if found is None or found.state not in LIVE or is_marked or not self._receives_notifications:
             return found
         await self._reads.join(self._queue, self._id)
         return await self._reads.look(self._queue, self._id, self._seq)
 
     @property
-    def _hears(self) -> bool:
-        return not self._listener.deaf
+    def _receives_notifications(self) -> bool:
+        return not self._listener.behind_pooler

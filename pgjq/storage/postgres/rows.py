@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import Definition, in_force
-from pgjq.job import STATES, Event, JobError, JobSource, JobStatus, QueueInfo, QueueStats, WorkerInfo
+from pgjq.job import STATES, Attempt, Event, JobError, JobSource, JobStatus, QueueInfo, QueueStats, WorkerInfo
 from pgjq.options import LONGEST, NO_OPTIONS, JobOptions
-from pgjq.policy import POLICIES
+from pgjq.policy import Policy
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def claimed(found: Sequence[Sequence[Any]], queues: Sequence[str]) -> list[Claim
 
 def _claimed(row: Sequence[Any]) -> Claimed:
     queue, queue_id, seq, number, _, job_id, payload, attempts, most, created_at, lease, expire, *rest = row
-    checkpoint, own, task, headers = rest
+    checkpoint, own, task, headers = rest[:4]
     return Claimed(
         Lease(queue, job_id, number, (queue_id, seq)),
         payload,
@@ -105,6 +105,12 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     return JobStatus(**values)
 
 
+def attempt(row: Sequence[Any]) -> Attempt:
+    """Read a row of attempts.sql."""
+    number, worker, started_at, ended_at, outcome, error = row
+    return Attempt(number, worker, started_at, ended_at, outcome, read_error(error))
+
+
 _COUNTS = ("deferred", "ready", "processing", "failing", "completed", "failed", "cancelled")
 
 
@@ -116,7 +122,7 @@ def queue_info(row: Sequence[Any]) -> QueueInfo:
     if counted is not None:
         counts = [counted.get(count, 0) for count in _COUNTS]
         stats = queue_stats(name, [*counts, counted["oldest_ready_age"]])
-    definition = Definition(POLICIES[number & 7], number < 0, warning_queue_size, options or {})
+    definition = Definition(Policy.of_queue(number).value, number < 0, warning_queue_size, options or {})
     return in_force(name, definition, created_at=created_at, paused=paused, stats=stats)
 
 

@@ -13,9 +13,9 @@ from pgjq.errors import (
     StorageUnavailableError,
 )
 from pgjq.outcome import Completed
-from pgjq.policy import POLICIES, SERIAL
-from pgjq.storage.base import HeartbeatResult, Settled, Settlement, made
-from pgjq.storage.postgres import literals, rows
+from pgjq.policy import Policy
+from pgjq.storage.base import HeartbeatResult, Settled, Settlement, settled_as
+from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.error_translation import refused_outcomes
 from pgjq.storage.postgres.job_transaction import PostgresJobTransaction, lost, open_unit, transaction_name
 from pgjq.storage.postgres.outcomes import ENDED, check_size, fence, lease_params, outcome_params, outcome_row
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pgjq.lease import LeasePolicy
     from pgjq.storage.base import Claimed, Lease, Reaped
+    from pgjq.storage.postgres.claim_positions import ClaimPositions
 
 # How long a worker's number is cached. The reaper prunes a name, with its number, that was not requested for 8 days: a
 # worker that resumes after such a sleep must get a new number.
@@ -36,6 +37,7 @@ class PostgresRuns(Statements):
     """The part of `PostgresOperations` about runs and their leases."""
 
     _worker_ids: dict[str, tuple[int, float]]  # By worker: its number, and when it was read.
+    _positions: ClaimPositions
     _is_busy: bool  # The last claim that found jobs took more than one.
 
     async def claim(
@@ -43,8 +45,9 @@ class PostgresRuns(Statements):
     ) -> list[Claimed]:
         """See `Operations`."""
         number = await self._worker_number(worker)
+        begun = self._positions.begin(queues)
         params = {
-            "queues": literals.texts(queues),
+            "queues": array_literals.texts(queues),
             "worker": number,
             "limit": limit,
             "lease": policy.lease,
@@ -52,11 +55,14 @@ class PostgresRuns(Statements):
             "max_stalled": policy.max_stalled,
             "requeue_exhausted": policy.reap_exhausted == "requeue",
             "claim_id": claim_id,
+            "after_ranks": begun.ranks,
+            "after_seqs": begun.seqs,
         }
-        taken = rows.claimed(await self._fetch_or_set_aside("claim", params, queues), queues)
-        if taken:
-            self._is_busy = len(taken) > 1
-        return taken
+        found = await self._fetch_or_set_aside("claim", params, queues)
+        self._positions.end(begun, found, limit)
+        if found:
+            self._is_busy = len(found) > 1
+        return rows.claimed(found, queues)
 
     async def find_claimed(self, queues: Sequence[str], claim_id: int) -> list[Claimed]:
         """See `Operations`."""
@@ -79,12 +85,12 @@ class PostgresRuns(Statements):
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
         params = lease_params([s.lease for s in settlements])
-        params["errors"] = literals.texts(outcome_row(s.outcome)[2] for s in settlements)
+        params["errors"] = array_literals.texts(outcome_row(s.outcome)[2] for s in settlements)
         found = {
             (seq, lease): (rows.state_name(state), same_error)
             for seq, lease, state, same_error in await self._fetch("find_settled", params)
         }
-        return [made(s, *found.get(fence(s.lease), (None, False))) for s in settlements]
+        return [settled_as(s, *found.get(fence(s.lease), (None, False))) for s in settlements]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
@@ -104,15 +110,12 @@ class PostgresRuns(Statements):
         return bool(await self._fetch("save_checkpoint", params))
 
     async def reap(self, *, limit: int = 1000, stale_age: float = 0.0) -> list[Reaped]:
-        """See `Operations`. Reads `next_deadline` first: planning the statement costs more."""
-        due = await self.next_deadline()
-        if due is None or due > 0:
-            return []
+        """See `Operations`."""
         began = time.monotonic()
         params = {"limit": limit, "stale_age": float(stale_age)}
         found = [rows.reaped(row) for row in await self._fetch_or_set_aside("reap", params)]
         if found:
-            names = literals.texts(self._transaction_name(job, job.attempts) for job in found)
+            names = array_literals.texts(self._transaction_name(job, job.attempts) for job in found)
             with suppress(StorageError):  # The reaped jobs must be returned; the sessions time out later by themselves.
                 await self._fetch("end_transactions", {"names": names, "elapsed": time.monotonic() - began})
         return found
@@ -132,7 +135,11 @@ class PostgresRuns(Statements):
 
     @asynccontextmanager
     async def job_transaction(
-        self, claimed: Claimed, session_factory: Callable[[], Any] | None = None
+        self,
+        claimed: Claimed,
+        session_factory: Callable[[], Any] | None = None,
+        *,
+        idle_limit: float | None = None,
     ) -> AsyncGenerator[PostgresJobTransaction]:
         """See `Operations`."""
         await self._pool.check()
@@ -140,9 +147,9 @@ class PostgresRuns(Statements):
         job_transaction: PostgresJobTransaction | None = None
         try:
             async with open_unit(self._mode, self._pool, self._queries, session_factory) as session:
+                job_transaction = PostgresJobTransaction(session, claimed, idle_limit)
                 name = self._transaction_name(lease, claimed.attempts)
-                await session.command(f"set local application_name = '{name}'")
-                job_transaction = PostgresJobTransaction(session, claimed)
+                await job_transaction.idle_limit.begin(f"set local application_name = '{name}'")
                 yield job_transaction
                 job_transaction.check_completed()
             await self._pass_on(lease)
@@ -151,25 +158,31 @@ class PostgresRuns(Statements):
             # for that, so this catches any.
             if job_transaction is not None and job_transaction.completed and await self._was_completed(lease):
                 return
-            if job_transaction is not None and not isinstance(error, LeaseLostError) and await self._is_lost(lease):
+            if job_transaction is None or isinstance(error, LeaseLostError):
+                raise
+            if await self._is_lost(lease, is_cut=job_transaction.idle_limit.may_have_ended(error)):
                 raise LeaseLostError(lost(lease)) from error
             raise
 
     def _transaction_name(self, lease: Lease | Reaped, attempts: int) -> str:
         return transaction_name(self._queries.schema, lease.queue, lease.id, attempts)
 
-    async def _is_lost(self, lease: Lease) -> bool:
-        """Return whether the lease is lost: a reaper ends the sessions of runs that it takes back."""
+    async def _is_lost(self, lease: Lease, *, is_cut: bool) -> bool:
+        """Return whether the lease is lost: a reaper ends the sessions of runs that it takes back.
+
+        `is_cut`: the server may have ended the session at its idle limit. Then a lease past its deadline is lost, too.
+        """
         queue_id, seq = lease.key
         try:
-            return not await self._fetch("holds_lease", {"queue_id": queue_id, "seq": seq, "lease": lease.number})
+            found = await self._fetch("holds_lease", {"queue_id": queue_id, "seq": seq, "lease": lease.number})
         except StorageError:
             return False
+        return not found or (is_cut and found[0][0])
 
     async def _pass_on(self, lease: Lease) -> None:
         """Unblock the next job of a key, which the handler's snapshot may not have shown."""
         queue_id, seq = lease.key
-        if POLICIES[queue_id & 7] in SERIAL:
+        if Policy.of_queue(queue_id).is_serial:
             await self._fetch("unblock_key_of_job", {"queue_id": queue_id, "seq": seq})
 
     async def _was_completed(self, lease: Lease) -> bool:

@@ -57,10 +57,10 @@ class PostgresSchedules(Statements):
         """See `ScheduleOperations`."""
         found = await self._fetch("due_schedules", {"limit": limit})
         now, seconds = found[0][:2]
-        longest = poll if self._listener.deaf else LOOK_AGAIN if seconds is not None else LOOK_SELDOM
+        longest = poll if self._listener.behind_pooler else LOOK_AGAIN if seconds is not None else LOOK_SELDOM
         wait = longest if seconds is None else min(longest, max(seconds, 0.001))
         due = [_schedule(row[2:]) for row in found if row[2] is not None]
-        return DueSchedules(now.astimezone(UTC), due, wait, seconds is not None or self._listener.deaf)
+        return DueSchedules(now.astimezone(UTC), due, wait, seconds is not None or self._listener.behind_pooler)
 
     async def tick(self, plans: Sequence[Plan]) -> dict[str, list[ScheduleTick]]:
         """See `ScheduleOperations`."""
@@ -75,7 +75,7 @@ class PostgresSchedules(Statements):
     async def watch_schedules(self, changed: Callable[[], None]) -> Callable[[], None]:
         """See `ScheduleOperations`."""
         topic, box = Topic(SCHEDULES), _Watcher(changed)
-        await self._run_blocking(lambda: self._listener.want(topic, box))
+        await self._run_blocking(lambda: self._listener.subscribe(topic, box))
         return lambda: self._listener.leave(topic, box)
 
 

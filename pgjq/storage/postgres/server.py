@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from pgjq.deadline import acquire_in_time
-from pgjq.errors import SchemaError
 from pgjq.storage.postgres.conninfo import parameters
-from pgjq.storage.postgres.error_translation import MIGRATE, translated
+from pgjq.storage.postgres.error_translation import translated
+from pgjq.storage.postgres.schema_version import check_version
+from pgjq.storage.postgres.watchdog import shut_down_socket
 
 if TYPE_CHECKING:
-    from pgjq.storage.postgres.queries import Queries
+    from collections.abc import Generator
 
-SCHEMA_VERSION = 1
+    from pgjq.storage.postgres.queries import Queries
 
 # Autocommit, because an operation is one statement. A vanished host is detected within half a minute.
 CONNECTION: dict[str, Any] = {
@@ -39,7 +41,7 @@ CONNECT_SECONDS = 5
 READ_COMMITTED = "-c default_transaction_isolation=read\\ committed"
 # Statements that run once per job and plan no tables: they are prepared, except behind a pooler, which may send the
 # next statement to another session.
-PREPARED = frozenset({"enqueue_job", "job_state"})
+PREPARED = frozenset({"enqueue_job", "job_state", "claim", "settle", "peek"})
 
 
 class Server:
@@ -60,7 +62,8 @@ class Server:
         connection = psycopg.connect(self.conninfo, **options)
         try:
             if not self.is_pooled:
-                connection.execute(self.queries.psycopg("configure_session"), {}, prepare=False)
+                with answered_in_time(connection):
+                    connection.execute(self.queries.psycopg("configure_session"), {}, prepare=False)
         except BaseException:
             connection.close()
             raise
@@ -82,7 +85,11 @@ class Server:
                 self._checking.release()
 
     def _check(self) -> None:
-        with translated(), psycopg.connect(self.conninfo, **self.connection) as connection:
+        with (
+            translated(),
+            psycopg.connect(self.conninfo, **self.connection) as connection,
+            answered_in_time(connection),
+        ):
             row = connection.execute(self.queries.psycopg("schema_version"), {}, prepare=False).fetchone()
             version, answering, isolation = row or (0, 0, "")
             greeted_by = connection.info.backend_pid
@@ -98,17 +105,18 @@ class Server:
         self.checked = True
 
 
+@contextmanager
+def answered_in_time(connection: Any) -> Generator[None]:
+    """Bound the first statement on a connection like the connection attempt; the watchdog does not know it yet."""
+    timer = threading.Timer(CONNECT_SECONDS, shut_down_socket, [connection])
+    timer.name, timer.daemon = "pgjq connect timer", True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _connect_timeout(conninfo: str) -> dict[str, Any]:
     known = "connect_timeout" in parameters(conninfo) or "PGCONNECT_TIMEOUT" in os.environ
     return {} if known else {"connect_timeout": CONNECT_SECONDS}
-
-
-def check_version(version: int) -> None:
-    """Raise an error for a schema version that this code does not support."""
-    if version == SCHEMA_VERSION:
-        return
-    if version < SCHEMA_VERSION:
-        message = f"the database's schema has version {version}, this code needs {SCHEMA_VERSION}: {MIGRATE}"
-    else:
-        message = f"the database's schema has version {version}, this code knows {SCHEMA_VERSION}: upgrade pgjq"
-    raise SchemaError(message)

@@ -36,8 +36,8 @@ class Session(Protocol):
         """Run a query of `sql/queries` and return all its rows."""
         ...
 
-    async def command(self, text: str) -> None:
-        """Run a command without parameters or a snapshot, such as `SET LOCAL`."""
+    async def command(self, *texts: str) -> None:
+        """Run commands without parameters or a snapshot, such as `SET LOCAL`; in one message where possible."""
         ...
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
@@ -66,10 +66,10 @@ class SyncSession:
             cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
             return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
-    async def command(self, text: str) -> None:
-        """Run a command."""
+    async def command(self, *texts: str) -> None:
+        """Run commands."""
         with translated(), Cursor(self._connection) as cursor:
-            cursor.execute(text.encode())
+            cursor.execute("; ".join(texts).encode())
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""
@@ -114,11 +114,11 @@ class AsyncSession:
                 await cursor.execute(self._queries.psycopg(name), params, prepare=name in self._prepared)
                 return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
-    async def command(self, text: str) -> None:
-        """Run a command."""
+    async def command(self, *texts: str) -> None:
+        """Run commands."""
         with translated():
             async with AsyncCursor(self._connection) as cursor:
-                await cursor.execute(text.encode())
+                await cursor.execute("; ".join(texts).encode())
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:
         """Copy rows in."""

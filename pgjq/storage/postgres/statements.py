@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from pgjq.errors import (
-    StorageError,
-    StorageUnavailableError,
-)
-from pgjq.storage.postgres import literals
+from pgjq.errors import StorageError
+from pgjq.storage.postgres import array_literals
 from pgjq.storage.postgres.error_translation import GONE, TRANSIENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from pgjq.blocking import Mode
     from pgjq.storage.postgres.pool import Pool
@@ -40,6 +37,15 @@ class Statements:
         self._pool = pool
         self._queries = queries
 
+    @contextmanager
+    def on_pool(self, pool: Pool) -> Generator[None]:
+        """Borrow connections from another pool until the block ends."""
+        own, self._pool = self._pool, pool
+        try:
+            yield
+        finally:
+            self._pool = own
+
     async def _fetch(self, name: str, params: dict[str, Any] | None = None) -> Rows:
         """Run the statement of an operation."""
         return await self._repeated(lambda session: session.fetch(name, params or {}))
@@ -53,46 +59,38 @@ class Statements:
             try:
                 return await self._fetch(name, params)
             except StorageError as error:
-                if not isinstance(error.__cause__, psycopg.DataError) or not await self._set_aside(queues):
+                if not isinstance(error.__cause__, psycopg.DataError) or not await self._fail_invalid_jobs(queues):
                     raise
         return await self._fetch(name, params)
 
-    async def _set_aside(self, queues: Sequence[str] | None) -> int:
+    async def _fail_invalid_jobs(self, queues: Sequence[str] | None) -> int:
         """End jobs of these queues, or of all, as failed if invalid; return how many."""
         ((jobs,),) = await self._fetch(
-            "fail_invalid_jobs", {"queues": None if queues is None else literals.texts(queues)}
+            "fail_invalid_jobs", {"queues": None if queues is None else array_literals.texts(queues)}
         )
         if jobs:
             logging.getLogger("pgjq").error(
-                "jobs set aside as failed: their rows hold values out of bounds; find_jobs shows each one's error",
+                "jobs failed because their rows hold values out of bounds; find_jobs shows the error of each",
                 extra={"jobs": jobs, "queues": queues},
             )
         return jobs
 
     async def _repeated(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Run `work` with a connection; repeat it after a deadlock, which had no effect."""
-        for _ in range(TRIES - 1):
+        """Run `work` with a connection; repeat it after a deadlock, which had no effect.
+
+        Replaces the whole pool if the server was demoted or is shutting down.
+        """
+        tries = TRIES
+        while True:
+            tries -= 1
             try:
-                return await self._once(work)
+                async with self._pool.session() as session:
+                    return await work(session)
             except StorageError as error:
-                if not isinstance(error.__cause__, TRANSIENT):
+                if isinstance(error.__cause__, GONE):
+                    self._pool.drop()
+                if not tries or not isinstance(error.__cause__, TRANSIENT):
                     raise
-        return await self._once(work)
-
-    async def _once(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        async with self._session() as session:
-            return await work(session)
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncGenerator[Session]:
-        """Borrow a connection; replace the whole pool if the server was demoted or is shutting down."""
-        try:
-            async with self._pool.session() as session:
-                yield session
-        except StorageUnavailableError as error:
-            if isinstance(error.__cause__, GONE):
-                self._pool.drop()
-            raise
 
     async def _run_blocking(self, call: Callable[[], R]) -> R:
         """Make a blocking call: on this thread in sync mode, on another one in async mode."""

@@ -13,16 +13,16 @@ from pgjq.deadline import current_deadline
 from pgjq.errors import StorageUnavailableError
 from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.pool_log import mark, pool_name
+from pgjq.storage.postgres.pool_log import mark
 from pgjq.storage.postgres.pool_waiting import (
-    ASK_AGAIN,
     LATE,
-    ask_again,
     close_seconds,
-    give_up_at,
-    has_news,
+    has_unread_bytes,
     refuse_if_late,
+    retry_interval,
+    wait_deadline,
 )
+from pgjq.storage.postgres.server import answered_in_time
 from pgjq.storage.postgres.session import Session, SyncSession
 
 if TYPE_CHECKING:
@@ -50,16 +50,16 @@ class SyncPool:
         pool = self._opened()
         with translated():
             connection = self._borrow(pool)
-            while has_news(connection.fileno()):
+            while has_unread_bytes(connection.fileno()):
                 connection.close()
                 pool.putconn(connection)
                 pool.drain()
                 connection = self._borrow(pool)
-        lent = self._pools.watchdog.lend(connection, for_handler=for_handler)
+        lent = self._pools.watchdog.watch(connection, for_handler=for_handler)
         try:
             yield SyncSession(connection, self._pools.server.queries, self._pools.server.prepared)
         finally:
-            self._pools.watchdog.give_back(lent)
+            self._pools.watchdog.unwatch(lent)
             pool.putconn(connection)
 
     async def check(self) -> None:
@@ -81,14 +81,14 @@ class SyncPool:
     def drop(self) -> None:
         """Replace every idle connection now, and each borrowed one when it is returned."""
         pool = self._pool
-        if pool is not None:
+        if pool is not None and not self._fork.happened:
             pool.drain()
 
     def _borrow(self, pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
-        until = give_up_at()
+        until = wait_deadline()
         while True:
             try:
-                return pool.getconn(timeout=ask_again())
+                return pool.getconn(timeout=retry_interval())
             except PoolTimeout as error:
                 if not current_deadline().left:
                     raise StorageUnavailableError(LATE) from error
@@ -103,23 +103,15 @@ class SyncPool:
         with self._lock:
             self._pools.refuse_if_closed()
             if self._pool is None:
-                self._pool = ConnectionPool(
-                    self._pools.server.conninfo,
-                    kwargs=self._pools.server.connection,
-                    min_size=self._pools.min_size,
-                    max_size=self._pools.max_size,
-                    reconnect_timeout=ASK_AGAIN,
-                    name=pool_name(),
-                    configure=self._configure,
-                    open=True,
-                )
+                self._pool = ConnectionPool(**self._pools.options(), configure=self._configure, open=True)
                 self._pools.watchdog.begin()
             return self._pool
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         mark(connection)
         if not self._pools.server.is_pooled:
-            connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
+            with answered_in_time(connection):
+                connection.execute(self._pools.server.queries.psycopg("configure_session"), {}, prepare=False)
 
     def _leave_to_parent(self) -> None:
         """Start with an empty pool in a forked child; closing the parent's would break it."""

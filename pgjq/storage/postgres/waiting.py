@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from pgjq.errors import UnsupportedError
 from pgjq.storage.mailbox import Mailbox, MailboxSubscription
-from pgjq.storage.postgres import literals, rows
+from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.mailboxes import ANSWERS, EVENTS, WAKE, Notice, Topic
 from pgjq.storage.postgres.result_waiter import PostgresResultWaiter, ResultReads
 from pgjq.storage.postgres.statements import Statements
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Subscription
     from pgjq.storage.postgres.listener import Listener
 
-# A writer checks for sleeping workers when it enqueues, and commits later. A worker finds a job that was missed in
-# between by reading again: twice soon after falling asleep, then seldom.
-LOOK_AGAIN = (0.05, 0.25)
+# A writer checks for sleeping workers when it enqueues, and commits later. A worker that finds such a writer when it
+# falls asleep reads again: soon, as most commit at once, and then as often as the storage says.
+WRITERS = 0.25
+LOOK_AGAIN = (0.005, 0.02, 0.08)
+# After as many polls without a job, which is a minute by default, a worker that is notified polls half as often.
+LOOKS_OFTEN = 12
 # A worker that has just run out of jobs pauses and reads once more before it registers as sleeping: else, at a rate of
 # jobs that it can follow, a quarter of all commits would have to wake it. Where jobs come one at a time, a caller may
 # wait for each of them, and waking the worker costs little; so it does not pause.
@@ -43,7 +47,7 @@ class PostgresWaiting(Statements):
         box: Mailbox[Notice] = Mailbox(self._mode)
         topic = Topic(ANSWERS, queue, job_id)
         if self._listener.note(topic, box):
-            await self._run_blocking(lambda: self._listener.tell(topic, box))
+            await self._run_blocking(lambda: self._listener.listen_for(topic, box))
         return PostgresResultWaiter(topic, box, self._listener, self._result_reads)
 
     async def subscribe(self, queue: str | None = None) -> Subscription:
@@ -51,8 +55,8 @@ class PostgresWaiting(Statements):
         await self._pool.check()
         box: Mailbox[Notice] = _Decoded(self._mode, queue)
         topic = Topic(EVENTS)
-        await self._run_blocking(lambda: self._listener.want(topic, box))
-        if self._listener.deaf:
+        await self._run_blocking(lambda: self._listener.subscribe(topic, box))
+        if self._listener.behind_pooler:
             self._listener.leave(topic, box)
             raise UnsupportedError("events do not come through a transaction pooler; connect to the server directly")
         return MailboxSubscription(box, lambda: self._listener.leave(topic, box))  # pyright: ignore[reportArgumentType]
@@ -64,32 +68,37 @@ class PostgresWaiting(Statements):
         topics = [Topic(WAKE, queue) for queue in queues]
         until = time.monotonic() + timeout
         if self._is_busy and (
-            await self._look(queues) or await box.take(min(timeout, NAP)) or await self._look(queues)
+            await self._has_work(queues) or await box.take(min(timeout, NAP)) or await self._has_work(queues)
         ):
             return True
-        try:
-            for topic in topics:
-                await self._run_blocking(lambda topic=topic: self._listener.want(topic, box))
-            return await self._sleep(queues, box, until, poll)
-        finally:
-            box.close()
-            for topic in topics:
-                self._listener.leave(topic, box)
+        with self._listener.read_here(box) if self._mode == "async" else nullcontext():
+            try:
+                for topic in topics:
+                    if self._listener.note(topic, box):
+                        await self._run_blocking(lambda topic=topic: self._listener.listen_for(topic, box))
+                return await self._sleep(queues, box, until, poll)
+            finally:
+                box.close()
+                for topic in topics:
+                    self._listener.leave(topic, box)
 
-    async def _look(self, queues: Sequence[str]) -> bool:
-        due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
+    async def _has_work(self, queues: Sequence[str]) -> bool:
+        due = (await self._fetch("peek", {"queues": array_literals.texts(queues)}))[0][0]
         return due is not None and due <= 0
 
     async def _sleep(self, queues: Sequence[str], box: Mailbox[Notice], until: float, poll: float) -> bool:
-        looks = chain(LOOK_AGAIN, repeat(poll))
+        looks, soon = chain(repeat(poll, LOOKS_OFTEN), repeat(2 * poll)), iter(LOOK_AGAIN)
         while True:
-            due = (await self._fetch("peek", {"queues": literals.texts(queues)}))[0][0]
+            due = (await self._fetch("peek", {"queues": array_literals.texts(queues)}))[0][0]
             if due is not None and due <= 0:
                 return True
             left = until - time.monotonic()
             if left <= 0:
                 return False
-            if await box.take(min(left, next(looks), left if due is None else due)):
+            if due is not None and due <= WRITERS:
+                due = min(due, next(soon, due))
+            look = poll if self._listener.behind_pooler else next(looks)
+            if await box.take(min(left, look, left if due is None else due)):
                 return True
 
 

@@ -8,6 +8,8 @@ that wait for a lock or run long. So a thread checks the connections in use:
   cannot be reached, does not know the session, or reports that the session waits for its client, the answer will never
   come: the watchdog shuts the socket down, which ends the wait with an error. A session that is active goes on and is
   checked again later. These checks run in a thread of their own.
+* A session that was lost without notice is rarely the only one: the idle connections of the pools are replaced and the
+  listener is probed, so that callers do not wait for each in turn.
 * A connection whose caller's deadline (`pgjq.deadline`) has passed is shut down at once.
 * Behind a pooler a session cannot be found by its process number. There the watchdog gives up a statement of pgjq's own
   after `POOLED_SECONDS` without an answer.
@@ -44,7 +46,7 @@ GONE: Final = "gone"
 UNREACHABLE: Final = "unreachable"
 
 
-class Lent:
+class WatchedConnection:
     """A borrowed connection, and how long it has waited for an answer."""
 
     __slots__ = ("asked", "connection", "deadline", "for_handler", "idle_looks", "waits_since")
@@ -70,23 +72,24 @@ class Lent:
 class Watchdog:
     """The borrowed connections of one storage, and the thread that checks them."""
 
-    def __init__(self, conninfo: str, is_pooled: Callable[[], bool]) -> None:
+    def __init__(self, conninfo: str, is_pooled: Callable[[], bool], on_lost: Callable[[], None]) -> None:
         self._conninfo = conninfo
         self._is_pooled = is_pooled
-        self._lent: set[Lent] = set()
+        self._on_lost = on_lost
+        self._lent: set[WatchedConnection] = set()
         self._lock = threading.Lock()
         self._pools = 0
         self._thread: BackgroundThread | None = None
         self._ending = threading.Event()
         self._fork = ForkCheck()
 
-    def lend(self, connection: Any, *, for_handler: bool = False) -> Lent:
+    def watch(self, connection: Any, *, for_handler: bool = False) -> WatchedConnection:
         """Watch a connection until `give_back`."""
-        lent = Lent(connection, for_handler=for_handler)
+        lent = WatchedConnection(connection, for_handler=for_handler)
         self._lent.add(lent)
         return lent
 
-    def give_back(self, lent: Lent) -> None:
+    def unwatch(self, lent: WatchedConnection) -> None:
         """Stop watching a connection."""
         self._lent.discard(lent)
 
@@ -119,36 +122,41 @@ class Watchdog:
             now = time.monotonic()
             silent = [lent for lent in tuple(self._lent) if self._is_silent(lent, now)]
             if silent and (question is None or not question.is_alive()):
-                question = self._start_question(silent, ending)
+                question = self._start_session_check(silent, ending)
 
-    def _start_question(self, silent: list[Lent], ending: threading.Event) -> BackgroundThread:
+    def _start_session_check(self, silent: list[WatchedConnection], ending: threading.Event) -> BackgroundThread:
         """Check sessions on a thread: a connection attempt may take seconds, and deadlines must hold."""
         once = iter([silent])  # After an unexpected error the next check is about the sessions that are silent then.
         thread = BackgroundThread("pgjq watchdog question", lambda: [*map(self._judge, once)], ending.wait)
         thread.start()
         return thread
 
-    def _is_silent(self, lent: Lent, now: float) -> bool:
+    def _is_silent(self, lent: WatchedConnection, now: float) -> bool:
         """Return whether to ask about a connection; shut it down if its deadline has passed."""
         waits = lent.waits(now)
         if waits and now >= lent.deadline.until:
-            hang_up(lent.connection)
+            shut_down_socket(lent.connection)
             return False
         return waits >= SILENT_SECONDS and now >= lent.asked + ASK_AGAIN_SECONDS
 
-    def _judge(self, silent: list[Lent]) -> None:
+    def _judge(self, silent: list[WatchedConnection]) -> None:
         pids = {lent: pid for lent in silent if (pid := _backend_pid(lent.connection))}
-        states = self._ask([*pids.values()]) if pids else None
+        states = self._read_session_states([*pids.values()]) if pids else None
         now = time.monotonic()
+        lost: list[WatchedConnection] = []
         for lent, pid in pids.items():
             lent.asked = now
             if states is None:
                 continue
             state = states.get(pid, GONE)
             if lent.waits_since is not None and self._is_lost(lent, state, now):
-                hang_up(lent.connection)
+                lost.append(lent)
+        if lost:
+            self._on_lost()
+        for lent in lost:
+            shut_down_socket(lent.connection)
 
-    def _is_lost(self, lent: Lent, state: str, now: float) -> bool:
+    def _is_lost(self, lent: WatchedConnection, state: str, now: float) -> bool:
         if state == GONE and self._is_pooled():
             return not lent.for_handler and lent.waits(now) >= POOLED_SECONDS
         if state.startswith("idle"):
@@ -158,7 +166,7 @@ class Watchdog:
             return lent.idle_looks > 1
         return state in (GONE, UNREACHABLE)
 
-    def _ask(self, pids: list[int]) -> dict[int, str] | None:
+    def _read_session_states(self, pids: list[int]) -> dict[int, str] | None:
         """Read the state of sessions over a new connection; None if the server refuses the query."""
         try:
             line = ListenConnection(self._conninfo, lambda _channel, _payload: None)
@@ -181,7 +189,7 @@ def _backend_pid(connection: Any) -> int:
         return 0
 
 
-def hang_up(connection: Any) -> None:
+def shut_down_socket(connection: Any) -> None:
     """End a wait for an answer from another thread, by shutting the socket down."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)

@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError as Lost
 from redis.retry import Retry
 
 from pgjq.redaction import read_redacted
-from pgjq.storage.redis.resp import greeting
+from pgjq.storage.redis.resp import handshake
 
 if TYPE_CHECKING:
     import ssl
@@ -30,7 +30,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 # A URL may override these. A lost peer is noticed by the timeout of the next call.
 DEFAULTS: Final[dict[str, Any]] = {
-    "socket_timeout": 15.0,
+    "socket_timeout": 10.0,
     "socket_connect_timeout": 5.0,
     "socket_keepalive": True,
     "client_name": "pgjq",
@@ -48,7 +48,7 @@ REFUSED: Final = {
 class Address:
     """Open sockets to the server of a URL. The constructor does not connect.
 
-    `patience` is how long a server may be silent while it owes a reply, in seconds; `greeting` the commands that begin
+    `patience` is how long a server may be silent while it owes a reply, in seconds; `handshake` the commands that begin
     a connection.
     """
 
@@ -65,7 +65,7 @@ class Address:
         self._settings: Any = pool.connection_class(**pool.connection_kwargs)  # Only read; it never connects.
         settings = self._settings
         self.patience: float | None = settings.socket_timeout
-        self.greeting = greeting(settings.username, settings.password, settings.client_name, settings.db)
+        self.handshake = handshake(settings.username, settings.password, settings.client_name, settings.db)
         self._path: str | None = getattr(settings, "path", None)
         self._server: tuple[str, int] = getattr(settings, "host", ""), getattr(settings, "port", 0)
 

@@ -22,6 +22,8 @@ from pgjq.storage.redis.resp import pack
 from pgjq.storage.redis.subscribers import Subscribers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.address import Address
     from pgjq.storage.redis.pipelined_connection import PipelinedConnection
@@ -33,18 +35,21 @@ PING: Final = pack("PING")
 class AsyncListener:
     """A channel's listeners, one for each event loop that uses the channel; see `Listener`."""
 
-    def __init__(self, address: Address, channel: str, subjects: Subjects, *, stays: bool) -> None:
+    def __init__(
+        self, address: Address, channel: str, subjects: Subjects, *, stays: bool, on_silence: Callable[[], None]
+    ) -> None:
         self._closed = False
+        self._on_silence = on_silence
         self._loops = PerLoop(lambda: self._make(address, channel, Subscribers(channel, subjects, stays=stays)))
 
     def _make(self, address: Address, channel: str, subscribers: Subscribers) -> _LoopConnection:
         if self._closed:
             raise storage_closed()
-        return _LoopConnection(address, channel, subscribers)
+        return _LoopConnection(address, channel, subscribers, self._on_silence)
 
-    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    async def subscribe(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
-        await self._loops.get().want(subject, box)
+        await self._loops.get().subscribe(subject, box)
 
     def leave(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
@@ -74,8 +79,11 @@ class AsyncListener:
 class _LoopConnection:
     """A connection on one loop, the task that watches it, and its subscribers."""
 
-    def __init__(self, address: Address, channel: str, subscribers: Subscribers) -> None:
+    def __init__(
+        self, address: Address, channel: str, subscribers: Subscribers, on_silence: Callable[[], None]
+    ) -> None:
         self.subscribers = subscribers
+        self._on_silence = on_silence
         self._address = address
         self._channel = channel
         self._starting = asyncio.Lock()
@@ -83,7 +91,7 @@ class _LoopConnection:
         self._received = False
         self._activity = Activity("pgjq listener", self._is_listening)
 
-    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    async def subscribe(self, subject: Subject, box: Mailbox[Notice]) -> None:
         self.subscribers.join(subject, box)
         try:
             if not self._is_listening():
@@ -127,7 +135,7 @@ class _LoopConnection:
 
     def _receive(self, message: bytes) -> None:
         self._received = True
-        self.subscribers.tell(message)
+        self.subscribers.deliver(message)
 
     async def _run(self, connection: PipelinedConnection | None) -> None:
         self._activity.begin()
@@ -137,6 +145,8 @@ class _LoopConnection:
                     await self._listen(connection)
                 except Exception as error:  # noqa: BLE001  (if the listener ended, sleepers would not be woken)
                     self._note(error)
+                    if isinstance(error, TimeoutError):
+                        self._on_silence()
                 finally:
                     connection.close()
                 connection = await self._reconnected()

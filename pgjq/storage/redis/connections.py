@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pgjq.errors import ValidationError
 from pgjq.storage.redis.address import Address
 from pgjq.storage.redis.async_listener import AsyncListener
-from pgjq.storage.redis.given_client import ClientTransport, ThreadedTransport
+from pgjq.storage.redis.caller_client import ClientTransport, ThreadedTransport
 from pgjq.storage.redis.listener import AwaitedListener, ThreadListener
 from pgjq.storage.redis.pool import AsyncPool, SyncPool
 from pgjq.storage.redis.transport import Gate
@@ -39,7 +39,7 @@ class Connections(Protocol):
         ...
 
     @property
-    def unseen(self) -> str:
+    def publish_uncounted(self) -> str:
         """Script argument: "1" to publish events without counting subscribers, else ""."""
         ...
 
@@ -59,7 +59,7 @@ class Connections(Protocol):
 class OwnConnections:
     """Connections that the storage opens and closes."""
 
-    unseen = ""
+    publish_uncounted = ""
 
     def __init__(self, url: str) -> None:
         self._gate = Gate()
@@ -79,8 +79,13 @@ class OwnConnections:
     def listener(self, mode: Mode, channel: str, subjects: Subjects, *, stays: bool) -> Listener:
         """Make the listener of a channel."""
         if mode == "async":
-            return AsyncListener(self._address, channel, subjects, stays=stays)
-        return ThreadListener(self._address.client(), channel, subjects, stays=stays)
+            return AsyncListener(self._address, channel, subjects, stays=stays, on_silence=self._drop)
+        return ThreadListener(self._address.client(), channel, subjects, stays=stays, on_silence=self._drop)
+
+    def _drop(self) -> None:
+        """Send nothing more on the connections of now, because another one has been silent; from any thread."""
+        self.sync_transport.close_now()
+        self.async_transport.drop()
 
     def close(self) -> None:
         """Close everything."""
@@ -100,7 +105,7 @@ class GivenConnections:
         self._gate = Gate()
         self._client = client
         # In a cluster the server that runs a script cannot count the subscribers of another server.
-        self.unseen = "1" if hasattr(client, "nodes_manager") else ""
+        self.publish_uncounted = "1" if hasattr(client, "nodes_manager") else ""
         self.sync_transport = ClientTransport(self._gate, client)
         self.async_transport = ThreadedTransport(self.sync_transport)
 

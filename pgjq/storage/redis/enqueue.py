@@ -83,6 +83,6 @@ def _written(settings: Settings) -> list[Any]:
         settings.singleton_key,
         settings.on_failed == "duplicate",
         json.dumps(kept) if kept else None,
-        rows.some_micros(options.retention_seconds),
+        rows.optional_micros(options.retention_seconds),
         rows.micros(DELETE_AFTER_SECONDS if keep is None else keep),
     ]

@@ -42,19 +42,20 @@ def translate(error: Exception) -> PgjqError:
     """Return the pgjq error for an error of the driver."""
     text = str(error).strip() or "no answer in time"
     if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
-        return StorageError(f"Redis does not let us in, or not do this: {text}")
+        return StorageError(f"Redis refused the command, check the credentials and the ACL: {text}")
     if "when used memory > 'maxmemory'" in text:
         return StorageError(
-            "Redis is full (maxmemory) and takes no new jobs; what it holds can still be run. Give it memory, or prune"
+            "Redis is out of memory (maxmemory) and accepts no new jobs: raise maxmemory, or prune;"
+            " stored jobs can still run"
         )
     if isinstance(error, exceptions.AskError):
-        return StorageError("this server is one of a cluster: pass RedisStorage(client=redis.RedisCluster(…))")
-    if not isinstance(error, exceptions.ResponseError) or has_moved(error):
+        return StorageError("this server is part of a Redis Cluster: pass RedisStorage(client=redis.RedisCluster(…))")
+    if not isinstance(error, exceptions.ResponseError) or is_wrong_server(error):
         return StorageUnavailableError(text)
     return StorageError(text)
 
 
-def has_moved(error: BaseException | None) -> bool:
+def is_wrong_server(error: BaseException | None) -> bool:
     """Return whether the error says that the connected server cannot serve writes at present."""
     return isinstance(error, _TEMPORARY_ERRORS) or (
         isinstance(error, exceptions.ResponseError) and any(code in str(error) for code in _TEMPORARY)

@@ -30,6 +30,7 @@ OF_A_QUEUE: Final = (
     "outcomes",
     "expiring",
     "prunable",
+    "attempts",
 )
 _PREFIX: Final = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 _QUEUE: Final = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D", ":": "%3A"})
@@ -52,7 +53,7 @@ class Keys:
         self._office = f"{common}:leader:"
         self.of_queue = functools.lru_cache(_CACHED)(self._of_queue)
 
-    def office(self, role: str) -> str:
+    def leader_key(self, role: str) -> str:
         """Return the key of a role's leader lock."""
         return self._office + role
 

@@ -10,7 +10,8 @@ Rules of the protocol
   subscriber for a while, because scripts publish events only to channels with subscribers; not at once, because a
   caller that waits for one result after the other would reconnect for each.
 * A thread waits on the socket and passes messages to the subscribers. After a silence it pings the server, because a
-  connection that only listens can be dead for hours without notice.
+  connection that only listens can be dead for hours without notice. If the server does not answer, the other idle
+  connections are dropped before subscribers use them: they may be dead in the same way.
 * After a loss it reconnects, subscribes again, and has every subscriber read the storage: messages published in
   between were lost.
 """
@@ -33,6 +34,8 @@ from pgjq.storage.redis.error_translation import translated
 from pgjq.storage.redis.subscribers import Subscribers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.subscribers import Notice, Subject, Subjects
 
@@ -45,7 +48,7 @@ RECONNECT_SECONDS: Final = 0.5
 class Listener(Protocol):
     """The listener of one channel, in one mode."""
 
-    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    async def subscribe(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """Put messages about a subject into a mailbox from now on; connect first if necessary."""
         ...
 
@@ -69,11 +72,20 @@ class Listener(Protocol):
 class ThreadListener:
     """A channel's connection and its thread, for callers that block."""
 
-    def __init__(self, client: Any, channel: str, subjects: Subjects, *, stays: bool) -> None:
+    def __init__(
+        self,
+        client: Any,
+        channel: str,
+        subjects: Subjects,
+        *,
+        stays: bool,
+        on_silence: Callable[[], None] = lambda: None,
+    ) -> None:
         self._client = client
         self._channel = channel
         self._subjects = subjects
         self._stays = stays
+        self._on_silence = on_silence
         self._begin()
 
     def _begin(self) -> None:
@@ -85,11 +97,11 @@ class ThreadListener:
         self._pubsub: Any = None
         self._thread: BackgroundThread | None = None
 
-    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    async def subscribe(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
-        self.want_now(subject, box)
+        self.subscribe_now(subject, box)
 
-    def want_now(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    def subscribe_now(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """Do what `want` does, without a coroutine."""
         if self._fork.happened:
             self._begin()  # In a forked child the connection and the thread belong to the parent.
@@ -180,6 +192,8 @@ class ThreadListener:
                 # A connection that `close` has cut off may raise anything.
                 (thread.note if closing.is_set() or isinstance(error, EXPECTED) else thread.report)(error)
                 self._drop(pubsub)
+                if isinstance(error, TimeoutError):
+                    self._on_silence()
                 pubsub = None
                 closing.wait(RECONNECT_SECONDS)
         self._drop(pubsub)
@@ -200,11 +214,11 @@ class ThreadListener:
             if message is not None:
                 pinged = False
                 if message["type"] == "message":
-                    self._subscribers.tell(message["data"])
+                    self._subscribers.deliver(message["data"])
                 elif message["type"] == "subscribe":
                     self._subscribers.resync()  # The caller's client reconnects by itself, without an error.
             elif pinged:
-                raise Lost("the server has fallen silent")
+                raise TimeoutError("Redis did not answer PING")
             else:
                 pubsub.ping()
                 pinged = True
@@ -228,15 +242,15 @@ class AwaitedListener:
     def __init__(self, listener: ThreadListener) -> None:
         self._listener = listener
 
-    async def want(self, subject: Subject, box: Mailbox[Notice]) -> None:
+    async def subscribe(self, subject: Subject, box: Mailbox[Notice]) -> None:
         """See `Listener`."""
         listener = self._listener
         if listener.is_ready():
-            listener.want_now(subject, box)
+            listener.subscribe_now(subject, box)
             return
         try:
             with translated():
-                await wait_in_time(asyncio.to_thread(listener.want_now, subject, box))
+                await wait_in_time(asyncio.to_thread(listener.subscribe_now, subject, box))
         except BaseException:
             box.close()  # The thread, if it is about to add the mailbox, sees that it is closed.
             listener.leave(subject, box)

@@ -35,7 +35,7 @@ async def open_pipelined_connection(address: Address, on_message: OnMessage | No
     """Connect; `on_message` is called with each message on a subscribed channel."""
     connection = await address.open_protocol(lambda: PipelinedConnection(address.patience, on_message))
     try:
-        for command in address.greeting:
+        for command in address.handshake:
             await connection.ask(command)
     except BaseException:
         connection.close()
@@ -67,7 +67,7 @@ class PipelinedConnection(asyncio.Protocol):
         """Return whether commands may be sent."""
         return not (self._leaving or self._transport.is_closing())
 
-    def has_rested(self) -> bool:
+    def is_long_idle(self) -> bool:
         """Return whether it has been idle so long that a loss may not have been noticed yet."""
         return self._loop.time() > self._used_at + REST_SECONDS
 
@@ -78,7 +78,7 @@ class PipelinedConnection(asyncio.Protocol):
         answer, self._used_at = self._loop.create_future(), self._loop.time()
         self._pending.append((answer, self._used_at, current_deadline()))
         if self._watch is None:
-            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._check_deadlines)
         self._transport.write(command)
         return answer
 
@@ -135,7 +135,7 @@ class PipelinedConnection(asyncio.Protocol):
         if all(answer.done() for answer, _, _ in self._pending):
             self.close()
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         """Fail commands past their deadline; close if the server owes a reply and stays silent."""
         self._watch = None
         for answer, _, deadline in self._pending:
@@ -144,4 +144,4 @@ class PipelinedConnection(asyncio.Protocol):
         if self._pending and max(self._pending[0][1], self._received_at) + self._patience <= self._loop.time():
             self.connection_lost(TimeoutError(NO_ANSWER))
         elif self._pending:
-            self._watch = self._loop.call_later(LOOK_SECONDS, self._look)
+            self._watch = self._loop.call_later(LOOK_SECONDS, self._check_deadlines)

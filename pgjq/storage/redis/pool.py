@@ -21,7 +21,7 @@ from pgjq.deadline import acquire_in_time, call_in_time, wait_in_time
 from pgjq.errors import StorageUnavailableError
 from pgjq.fork import ForkCheck
 from pgjq.storage.per_loop import PerLoop
-from pgjq.storage.redis.error_translation import DRIVERS_ERRORS, has_moved, translate, translated
+from pgjq.storage.redis.error_translation import DRIVERS_ERRORS, is_wrong_server, translate, translated
 from pgjq.storage.redis.pipelined_connection import open_pipelined_connection
 from pgjq.storage.redis.resp import pack, version
 from pgjq.storage.redis.sync_connection import SyncConnection
@@ -89,12 +89,12 @@ class SyncPool(Transport):
         return call_in_time(lambda: SyncConnection(self._address), discard=SyncConnection.close)
 
     def _settle(self, connection: SyncConnection, error: BaseException) -> None:
-        """Keep the connection if the server replied, even with an error; drop all after a demotion."""
-        if not isinstance(error, ResponseError):
-            connection.close()
-        elif has_moved(error):
+        """Keep the connection if the server replied, even with an error; drop all after a demotion or a silence."""
+        if isinstance(error, TimeoutError) or is_wrong_server(error):
             connection.close()
             self.close_now()
+        elif not isinstance(error, ResponseError):
+            connection.close()
         else:
             self._keep(connection)
 
@@ -148,7 +148,7 @@ class AsyncPool(Transport):
 
     async def _ask(self, command: bytes) -> Any:
         own = self._loops.get()
-        if own.connection is not None and own.connection.has_rested():
+        if own.connection is not None and own.connection.is_long_idle():
             # A loop that was busy may not have noticed a loss yet: one pass polls the socket, the next handles it.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -158,7 +158,7 @@ class AsyncPool(Transport):
         try:
             return await connection.ask(command)
         except ResponseError as error:
-            if has_moved(error):
+            if is_wrong_server(error):
                 connection.leave()
             raise
 
@@ -183,6 +183,13 @@ class AsyncPool(Transport):
         """Close this loop's connection once its pending commands have their replies."""
         if (own := self._loops.pop()) is not None:
             own.leave()
+
+    def drop(self) -> None:
+        """Have every loop open another connection for its next command."""
+        for loop, own in self._loops.items():
+            if (connection := own.connection) is not None:
+                with contextlib.suppress(RuntimeError):  # The loop is closed, and so is its connection.
+                    loop.call_soon_threadsafe(connection.leave)
 
     def close_soon(self) -> None:
         """Have every loop that is still running close its own connection."""

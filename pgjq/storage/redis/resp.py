@@ -56,7 +56,7 @@ def version(info: bytes) -> str:
     return next(value.decode() for name, _, value in lines if name == b"redis_version")
 
 
-def greeting(username: str | None, password: str | None, client_name: str | None, database: Any) -> Sequence[bytes]:
+def handshake(username: str | None, password: str | None, client_name: str | None, database: Any) -> Sequence[bytes]:
     """Return the commands that begin a connection."""
     login = (username, password or "") if username else (password,) if password else ()
     commands: list[tuple[Word, ...]] = [("AUTH", *login)] if login else []

@@ -16,44 +16,32 @@ from pgjq.storage.redis import enqueue, rows
 from pgjq.storage.result_waiter import MailboxWaiter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from pgjq.job import EnqueueResult
     from pgjq.options import Submission
     from pgjq.storage.base import Answer
     from pgjq.storage.mailbox import Mailbox
     from pgjq.storage.redis.listener import Listener
-    from pgjq.storage.redis.storage import Shared
+    from pgjq.storage.redis.queue_scripts import QueueScripts
     from pgjq.storage.redis.subscribers import Notice
-
-    Enqueue = Callable[[str, Sequence[bytes]], Awaitable[Sequence[Any]]]
-    Run = Callable[[str, str, bytes], Awaitable[Any]]
 
 
 class RedisResultWaiter(MailboxWaiter):
     """Waits for one job, for one caller."""
 
-    def __init__(
-        self,
-        job: tuple[str, str],
-        box: Mailbox[Notice],
-        answers: Listener,
-        *,
-        shared: Shared,
-        enqueue: Enqueue,
-        run: Run,
-    ) -> None:
+    def __init__(self, job: tuple[str, str], box: Mailbox[Notice], answers: Listener, scripts: QueueScripts) -> None:
         super().__init__(box)
         self._queue, _ = self._subject = job
         self._answers = answers
-        self._shared = shared
-        self._enqueue = enqueue
-        self._run = run
+        self._scripts = scripts
         self._seq: str | None = None
 
     async def enqueue(self, job: Submission, *, generated_id: bool = False) -> EnqueueResult:
         """Enqueue a marked job, or mark the job that has the id."""
-        reply = await self._enqueue(self._queue, enqueue.arguments([job], generated_ids=generated_id, awaited=True))
+        reply = await self._scripts.enqueue(
+            self._queue, enqueue.arguments([job], generated_ids=generated_id, awaited=True)
+        )
         (result,) = enqueue.answers([job], reply)
         self._seq = enqueue.number(reply)
         self._is_new = result.status == "queued"
@@ -61,7 +49,7 @@ class RedisResultWaiter(MailboxWaiter):
 
     async def join(self) -> bool:
         """Mark the job that has the id now."""
-        found = await self._run("job_state", self._queue, rows.write({"id": self._subject[1]}))
+        found = await self._scripts.run("job_state", self._queue, rows.write({"id": self._subject[1]}))
         self._seq = None if found is None else found[2].decode()
         return found is not None
 
@@ -70,21 +58,21 @@ class RedisResultWaiter(MailboxWaiter):
         self._box.close()
         self._answers.leave(self._subject, self._box)
 
-    async def _look(self) -> Answer | None:
-        found = await self._run("job_state", self._queue, rows.write({"seq": self._seq}))
+    async def _read_state(self) -> Answer | None:
+        found = await self._scripts.run("job_state", self._queue, rows.write({"seq": self._seq}))
         return None if found is None else rows.answer(json.loads(found[0]), found[1])
 
-    def _told(self, notifications: Sequence[Any]) -> Answer | None:
+    def _result_from(self, notifications: Sequence[Any]) -> Answer | None:
         """Return the outcome from a notification, if this waiter added the job.
 
         A job that it found may have ended before and been retried since.
         """
         if self._seq is None or not self._is_new:
             return None
-        answers = (rows.told(message, self._seq) for message in notifications if message is not None)
+        answers = (rows.outcome_in_message(message, self._seq) for message in notifications if message is not None)
         return next((answer for answer in answers if answer is not None), None)
 
     @property
-    def _hears(self) -> bool:
+    def _receives_notifications(self) -> bool:
         """Whether notifications arrive; in a cluster a link between servers can fail unnoticed."""
-        return not self._shared.unseen
+        return not self._scripts.shared.publish_uncounted

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.job import Event, JobError, JobStatus, QueueStats
+from pgjq.job import Attempt, Event, JobError, JobStatus, QueueStats
 from pgjq.options import NO_OPTIONS, JobOptions
 from pgjq.storage.base import Answer, Claimed, Lease, Reaped
 from pgjq.storage.workers import Registration, WorkerRecord
@@ -43,7 +43,7 @@ def micros(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def some_micros(seconds: float | None) -> int | None:
+def optional_micros(seconds: float | None) -> int | None:
     """Write a duration; None stays None."""
     return None if seconds is None else micros(seconds)
 
@@ -115,6 +115,17 @@ def _job_status(queue: str, row: Sequence[Any], outcome: bytes | None) -> JobSta
     )
 
 
+def attempts(found: Sequence[bytes | None]) -> list[Attempt]:
+    """Read the reply of attempts.lua; a run that goes on has none yet."""
+    return [_attempt(json.loads(stored)) for stored in found if stored is not None]
+
+
+def _attempt(row: Sequence[Any]) -> Attempt:
+    number, worker, started, ended, outcome, error = row
+    described = None if error is None else JobError(**json.loads(error))
+    return Attempt(number, worker or None, read_time(started), read_time(ended), outcome, described)
+
+
 def _outcome(stored: bytes | None) -> tuple[bytes | None, JobError | None]:
     """Read a stored outcome: a result, or the error of the last failure."""
     if stored is None:
@@ -128,13 +139,13 @@ def answer(facts: Sequence[Any], outcome: bytes | None) -> Answer:
     return Answer(state, attempts, max_attempts, *_outcome(outcome), expired)
 
 
-def answered(notice: bytes) -> list[tuple[str, str]]:
+def ended_jobs_in_message(notice: bytes) -> list[tuple[str, str]]:
     """Return the queue and the id of the ended job from a message of the answers' channel."""
     queue, job_id, _, _ = json.loads(notice.partition(b"\n")[0])
     return [(queue, job_id)]
 
 
-def told(notice: bytes, wanted: str) -> Answer | None:
+def outcome_in_message(notice: bytes, wanted: str) -> Answer | None:
     """Return the outcome in a message of the answers' channel, if it is for this job number.
 
     A message has two lines: JSON, and the outcome, which may be any bytes.

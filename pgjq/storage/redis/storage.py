@@ -44,7 +44,7 @@ class Shared:
     """
 
     keys: Keys
-    unseen: str
+    publish_uncounted: str
     frozen: int | None = None
     elected: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
@@ -86,7 +86,7 @@ class RedisStorage:
         keys = Keys(prefix)
         self.prefix = prefix
         self._connections = connections = _connect(_url(url, host, port), client)
-        self.shared = Shared(keys, connections.unseen)
+        self.shared = Shared(keys, connections.publish_uncounted)
         self._channels = {mode: self._channels_of(mode) for mode in ("sync", "async")}
         self._sync = RedisOperations("sync", connections.sync_transport, self._channels["sync"], self.shared)
         self._async = RedisOperations("async", connections.async_transport, self._channels["async"], self.shared)
@@ -95,7 +95,7 @@ class RedisStorage:
         keys, listener = self.shared.keys, self._connections.listener
         return Channels(
             listener(mode, keys.wake, lambda queue: [queue], stays=True),
-            listener(mode, keys.results, rows.answered, stays=False),
+            listener(mode, keys.results, rows.ended_jobs_in_message, stays=False),
             listener(mode, keys.events, lambda _: [rows.EVERYTHING], stays=False),
         )
 

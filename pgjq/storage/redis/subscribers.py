@@ -64,7 +64,7 @@ class Subscribers:
         """Return whether the listener may end."""
         return not (self._stays or self._wants or time.monotonic() < self._left_at + LINGER_SECONDS)
 
-    def tell(self, message: bytes) -> None:
+    def deliver(self, message: bytes) -> None:
         """Put a message into the mailboxes of its subjects."""
         try:
             for subject in self._subjects(message):

@@ -28,7 +28,7 @@ READ_BYTES: Final = 65_536
 
 
 class SyncConnection:
-    """A connection that has been opened and greeted."""
+    """A connection that has been opened, with the handshake done."""
 
     def __init__(self, address: Address) -> None:
         self._patience = inf if address.patience is None else address.patience
@@ -38,7 +38,7 @@ class SyncConnection:
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
         try:
-            for command in address.greeting:
+            for command in address.handshake:
                 self.ask(command)
         except BaseException:
             self.close()

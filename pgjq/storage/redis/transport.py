@@ -1,8 +1,8 @@
 """Transports: how the operations of a mode reach a server. They know nothing of queues.
 
 A transport runs a script, or a plain command, and returns the reply: over connections of the storage's own (`pool.py`)
-or by a client of the caller's (`given_client.py`). The sync transports block and never suspend, the async ones await. A
-script is called by its SHA; a server that does not know it, because it is new or its cache was flushed, gets the same
+or by a client of the caller's (`caller_client.py`). The sync transports block and never suspend, the async ones await.
+A script is called by its SHA; a server that does not know it, because it is new or its cache was flushed, gets the same
 call once more with the source.
 """
 

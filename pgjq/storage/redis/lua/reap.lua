@@ -43,7 +43,7 @@ local function record_stall(job, expired)
     job[STALLED], job[STALLED_ON] = job[STALLED] + 1, on
     local what = expired and 'the attempt took too long' or 'its worker went silent'
     local message = what .. ' (worker ' .. job[WORKER] .. ')'
-    return 'e' .. cjson.encode({type = 'Stalled', message = message, traceback = cjson.null})
+    return cjson.encode({type = 'Stalled', message = message, traceback = cjson.null})
 end
 
 local failed = {}
@@ -53,12 +53,13 @@ local function reap(seq, job)
     local expired = job[EXPIRE_AT] and job[EXPIRE_AT] <= NOW
     local reason, worker = expired and 'expired' or 'lease', job[WORKER]
     local error = action ~= 'cancelled' and record_stall(job, expired)
+    record_attempt(seq, job, error and (expired and 'expired' or 'stalled') or 'cancelled', error)
     publish_event('stalled', job, job[STALLED], action, reason)
     if action == 'recovered' then
-        add(OUTCOMES, seq, error)
+        add(OUTCOMES, seq, 'e' .. error)
         requeue(seq, job, 'failing', retry_delay(job))
     else
-        end_job(seq, job, action, error)
+        end_job(seq, job, action, error and 'e' .. error)
     end
     if action == 'failed' then
         failed[#failed + 1] = seq

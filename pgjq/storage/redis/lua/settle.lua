@@ -2,6 +2,7 @@
 --
 -- Guarantees
 --   * A requested cancellation wins: the run ends as cancelled, whatever its outcome.
+--   * Each run that does not complete is recorded with its outcome and error.
 --   * A run that does not count (released, snoozed) leaves the job in the state it was claimed from.
 --   * Each run of the batch is settled by itself; a full server refuses none.
 allow_when_full()
@@ -11,11 +12,14 @@ for n, run in ipairs(request) do
 end
 load_jobs(seqs)
 for n, run in ipairs(request) do
-    local seq, lease, token, ends, delay, error = unpack(run)
+    local seq, lease, token, ends, delay, outcome, error = unpack(run)
     local job = leased_job(seq, lease, token)
     if job then
         if job[CANCEL_REQUESTED] then
-            ends = 'cancelled'
+            ends, outcome, error = 'cancelled', 'cancelled', nil
+        end
+        if ends ~= 'completed' then
+            record_attempt(seq, job, outcome, error)
         end
         if ends == 'completed' then
             local result = ARGV[BLOBS + n]

@@ -106,7 +106,7 @@ local function write_changes()
     for seq in pairs(changed) do
         add(JOBS, seq, cmsgpack.pack(jobs[seq]))
     end
-    local hashes = {[JOBS] = 1, [PAYLOADS] = 1, [IDS] = 1, [CHECKPOINTS] = 1, [OUTCOMES] = 1}
+    local hashes = {[JOBS] = 1, [PAYLOADS] = 1, [IDS] = 1, [CHECKPOINTS] = 1, [OUTCOMES] = 1, [ATTEMPTS_MADE] = 1}
     for key, args in pairs(removed) do
         call_in_chunks(hashes[key] and 'HDEL' or 'ZREM', key, args)
     end

@@ -33,6 +33,31 @@ local function leave_state(seq, job)
     end
 end
 
+-- Attempts: each run that did not complete has a field of its own, by the job's number and the run's lease, which counts
+-- the runs. The completing run is the job's own record. Of each job the first run and the last nineteen are kept.
+local function attempt_name(seq, number)
+    return seq .. ':' .. number
+end
+
+-- The names of the attempts that are kept of a job that has run so often.
+local function attempt_names(seq, count)
+    local names = {count > 0 and attempt_name(seq, 1) or nil}
+    for number = math.max(2, count - 18), count do
+        names[#names + 1] = attempt_name(seq, number)
+    end
+    return names
+end
+
+-- Record the run that ends now; the caller has not changed the job yet.
+local function record_attempt(seq, job, outcome, error)
+    local number = job[LEASE]
+    local attempt = {number, job[WORKER], as_text(job[STARTED]), as_text(NOW), outcome, error or cjson.null}
+    add(ATTEMPTS_MADE, attempt_name(seq, number), cjson.encode(attempt))
+    if number > 20 then
+        remove(ATTEMPTS_MADE, attempt_name(seq, number - 19))
+    end
+end
+
 -- End a run, but not the job.
 local function requeue(seq, job, state, delay)
     leave_state(seq, job)
@@ -76,6 +101,11 @@ local function delete_job(seq, job)
     jobs[seq], changed[seq] = false, nil
     for _, key in ipairs({JOBS, PAYLOADS, CHECKPOINTS, OUTCOMES}) do
         remove(key, seq)
+    end
+    if job[LEASE] > 1 or job[STATE] ~= 'completed' then
+        for _, name in ipairs(attempt_names(seq, job[LEASE])) do
+            remove(ATTEMPTS_MADE, name)
+        end
     end
     for _, key in ipairs({ORDER, EXPIRING, PRUNABLE}) do
         remove(key, seq)

@@ -9,7 +9,7 @@
 --     Scripts that add jobs begin with a write that a full server refuses; scripts that work on stored jobs begin with
 --     one that it allows, and so can always finish.
 local META, JOBS, PAYLOADS, IDS, ORDER, READY, WAITING, QUEUED, PROCESSING, FAILING, CHECKPOINTS, OUTCOMES, EXPIRING,
-    PRUNABLE = unpack(KEYS)
+    PRUNABLE, ATTEMPTS_MADE = unpack(KEYS)
 local LIVE = {queued = QUEUED, processing = PROCESSING, failing = FAILING}
 
 local QUEUE, EVENTS, WAKE, RESULTS, ALWAYS_PUBLISH = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

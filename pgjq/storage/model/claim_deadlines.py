@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pgjq.options import JobOptions
 
 
-class Terms(NamedTuple):
+class ClaimDeadlines(NamedTuple):
     """The deadlines of a claim made now, from the job's options, else the worker's policy."""
 
     lease_seconds: float | None
@@ -21,7 +21,7 @@ class Terms(NamedTuple):
     expire_at: datetime | None
 
     @classmethod
-    def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> Terms:
+    def of(cls, options: JobOptions, policy: LeasePolicy, now: datetime) -> ClaimDeadlines:
         """Compute the terms of a claim."""
         lease = policy.lease if options.heartbeat_seconds is None else options.heartbeat_seconds
         expire = policy.expire if options.expire_in_seconds is None else options.expire_in_seconds

@@ -16,17 +16,13 @@ if TYPE_CHECKING:
 
     from pgjq.storage.postgres.queries import Queries
 
-Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]
+Operator = Literal["=", "<", ">=", "in"]
 
 _CONDITIONS: Final[dict[Operator, sql.SQL]] = {
     "=": sql.SQL("v.{column} = {value}"),
     "<": sql.SQL("v.{column} < {value}"),
-    "<=": sql.SQL("v.{column} <= {value}"),
-    ">": sql.SQL("v.{column} > {value}"),
     ">=": sql.SQL("v.{column} >= {value}"),
     "in": sql.SQL("v.{column} = any({value})"),
-    "is null": sql.SQL("v.{column} is null"),
-    "is not null": sql.SQL("v.{column} is not null"),
 }
 
 

@@ -1,4 +1,7 @@
-"""Reap stalled jobs: one sweep, its events, and the reaper thread of every worker."""
+"""Reap stalled jobs: one batch, its events, and the thread of every worker that does so.
+
+`pgjq.Reaper` (`pgjq/reaper.py`) does the same in a process of its own, at every deadline.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,33 @@ if TYPE_CHECKING:
     from pgjq.worker.fault_log import Activity
 
 BATCH = 1000
+# After as many looks in a row at a storage without a processing job, which is a minute by default, a worker looks half
+# as often.
+LOOKS_OFTEN = 12
 
 
-def sweep(ops: Operations, stale_age: float, logger: logging.Logger) -> list[Reaped]:
-    """Reap and log one batch; less than a full batch means that nothing was left."""
+def reap_overdue(
+    ops: Operations, stale_age: float, logger: logging.Logger, *, always: bool = False
+) -> tuple[list[Reaped], float | None]:
+    """Read the next deadline; if it has passed, or `always`, reap and log one batch. Return both.
+
+    Less than a full batch means that nothing was left. Most calls find nothing, and planning the statement that reaps
+    costs more than reading the first entry of an index.
+    """
+    due = drive(ops.next_deadline())
+    if not always and (due is None or due > 0):
+        return [], due
     found = drive(ops.reap(limit=BATCH, stale_age=stale_age))
+    log_reaped(found, logger)
+    return found, due
+
+
+def log_reaped(found: list[Reaped], logger: logging.Logger) -> None:
+    """Log the jobs of one batch, if it has any."""
     if found:
         logger.info("released stale running jobs count=%d", len(found), extra={"count": len(found)})
         for job in found:
             log_stalled(logger, job)
-    return found
 
 
 def stalled(job: Reaped, serde: Serde) -> Event:
@@ -53,7 +73,7 @@ def stalled(job: Reaped, serde: Serde) -> Event:
     return replace(event, error=error)
 
 
-def became(event: Event) -> Event:
+def state_event(event: Event) -> Event:
     """Return the event of the state that a stalled job changed to."""
     name = "failing" if event.action == "recovered" else event.action
     assert name is not None  # noqa: S101  (a stalled event always has an action)
@@ -63,7 +83,9 @@ def became(event: Event) -> Event:
 class WorkerReaper:
     """Reaps once at the start and then every `reap_interval` seconds, on a dedicated connection.
 
-    Calls `reaping` before each sweep and `reaped` after it with the jobs found, also when the sweep failed.
+    Where nothing has run for a while, it looks at every second interval.
+
+    Calls `reaping` before each batch and `reaped` after it with the jobs found, also when reaping failed.
     """
 
     def __init__(
@@ -81,6 +103,7 @@ class WorkerReaper:
         self._logger = logger
         self._reaping = reaping
         self._reaped = reaped
+        self._looks = 0  # In a row, without a processing job.
         self._loop = Loop("pgjq reaper", self._step, report)
 
     def start(self) -> None:
@@ -99,7 +122,18 @@ class WorkerReaper:
         found: list[Reaped] = []
         self._reaping()
         try:
-            found = sweep(self._ops, self._policy.stale_age, self._logger)
+            found, due = reap_overdue(self._ops, self._policy.stale_age, self._logger)
         finally:
             self._reaped(found)
-        return 0.0 if len(found) == BATCH else self._policy.reap_interval
+        self._looks = self._looks + 1 if due is None else 0
+        return 0.0 if len(found) == BATCH else self._interval()
+
+    def _interval(self) -> float:
+        """Return the time until the next look.
+
+        A job that is claimed after this look gets a deadline no sooner than its lease. If that is at least
+        `reap_interval`, a look after twice that interval is still within one of the deadline.
+        """
+        interval, lease = self._policy.reap_interval, self._policy.lease
+        is_quiet = self._looks > LOOKS_OFTEN and (lease is None or lease >= 2 * interval)
+        return 2 * interval if is_quiet else interval

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,15 +12,18 @@ from pgjq.deadline import Deadline, bounded
 from pgjq.errors import ValidationError
 from pgjq.options import check_seconds
 from pgjq.worker.engine import Engine
+from pgjq.worker.periodic_thread import call_on_loop
 from pgjq.worker.shutdown import StopRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
 
     from pgjq.errors import PgjqError
     from pgjq.lease import LeasePolicy
     from pgjq.queue import QueueBase
+    from pgjq.worker.exit_conditions import WorkLimits
+    from pgjq.worker.measurements import Measurements
 
 
 CANCEL_SECONDS = 0.25
@@ -38,8 +42,11 @@ class Service:
         *,
         strict: bool = False,
         middleware: Sequence[Any] = (),
+        limits: WorkLimits | None = None,
+        measurements: Measurements | None = None,
     ) -> None:
         self._queues = queues
+        self._limits, self._measurements = limits, measurements
         self._middleware = middleware
         self._worker = worker
         self._concurrency = concurrency
@@ -47,12 +54,14 @@ class Service:
         self._grace = grace
         self._strict = strict
         self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline = Deadline()
         self._ops = queues[0].storage.operations("async")
 
     async def start(self) -> None:
         """Start to consume, if there is a handler."""
         self._deadline = Deadline()
+        self._loop = asyncio.get_running_loop()
         consumers = [consumer for queue in self._queues if (consumer := queue.consumer(self._middleware)) is not None]
         if consumers:
             first = self._queues[0]
@@ -68,13 +77,30 @@ class Service:
                     logger=first.bus.logger,
                     deadline=self._deadline,
                     schedules=[declared for queue in self._queues for declared in queue.declared_schedules],
+                    limits=self._limits,
                 )
+            self._engine.measurements = self._measurements
+            if self._measurements is not None:
+                self._measurements.add_source(self._engine.in_flight.all)
+
+    def answers(self, seconds: float) -> bool:
+        """Return whether the event loop answers in time, from another thread; True if it is closed."""
+        answered = threading.Event()
+        return self._loop is None or not call_on_loop(self._loop, answered.set) or answered.wait(seconds)
+
+    def obstacles(self) -> list[str]:
+        """Return why no jobs are taken, from any thread; nothing if they are."""
+        if (engine := self._engine) is None:
+            return ["the worker is stopping"]
+        return [] if engine.registration.is_recent() else ["the storage has not answered for two heartbeat intervals"]
 
     async def stop(self, grace: float | None) -> None:
         """Stop consuming."""
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.stop(self._grace if grace is None else grace)
+            if self._measurements is not None:
+                self._measurements.remove_source(engine.in_flight.all)
 
     async def close(self) -> None:
         """Close the connections that the storage has on this loop."""
@@ -85,16 +111,19 @@ class Service:
 class OwnLoop:
     """A service on an event loop in a thread, for callers without a loop."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, companions: Sequence[Callable[[Service], Callable[[], None]]] = ()) -> None:
         self._service = service
+        self._ends: list[Callable[[], None]] = []
         self._loop = asyncio.new_event_loop()
         # An exception that leaves the loop, such as a SystemExit in a callback, must not leave an idle worker behind.
         self._thread = BackgroundThread("pgjq worker", self._loop.run_forever)
         self._thread.start()
         try:
             self._call(service.start())
+            for companion in companions:
+                self._ends.append(companion(service))
         except BaseException:
-            self._end()
+            self.stop(0.0)
             raise
 
     def stop(self, grace: float | None) -> None:
@@ -104,6 +133,8 @@ class OwnLoop:
         self._end()
 
     def _end(self) -> None:
+        for end in self._ends:
+            end()
         self._call(_cancel_the_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -125,10 +156,11 @@ async def _cancel_the_rest() -> None:
 class Runnable(ABC):
     """Something to start and stop: by calls, a `with` block, or signals of the operating system.
 
-    `failure` is the error that ended it without a stop request.
+    `failure` is the error that ended it without a stop request; `finished` is whether its work has ended by itself.
     """
 
     failure: PgjqError | None = None
+    finished: bool = False
 
     @abstractmethod
     def start(self) -> None:
@@ -139,7 +171,7 @@ class Runnable(ABC):
         """Stop."""
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT."""
+        """Work until SIGTERM or SIGINT, or until the work has ended by itself."""
         asked = StopRequest()
         self.start()
         try:
@@ -147,9 +179,9 @@ class Runnable(ABC):
         finally:
             self.stop()
 
-    def wait(self, asked: StopRequest) -> None:
-        """Block the main thread until SIGTERM or SIGINT; raise the error that ended this before."""
-        asked.wait(lambda: self.failure is not None)
+    def wait(self, asked: StopRequest, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Block the main thread until SIGTERM, SIGINT or the end of the work; raise the error that ended it."""
+        asked.wait(lambda: self.failure is not None or self.finished or is_over())
         if self.failure is not None:
             raise self.failure
 
