@@ -33,6 +33,11 @@ class Graphile:
         self._node = node
         self._conninfo = conninfo
 
+    def enqueue_rate(self, count: int, batch: int) -> float:
+        """Empty the tables, then time an enqueue in batches, from JavaScript values of the same size."""
+        run_statement(self._conninfo, "graphile_truncate")
+        return count / float(self._node.ask(f"enqueue {count} {batch}"))
+
     def rate(self, values: Sequence[dict[str, Any]]) -> float:
         """Fill the queue, then have it drained."""
         run_statement(self._conninfo, "graphile_truncate")

@@ -1,5 +1,6 @@
-// graphile-worker, told by lines on standard input what to do: "install", or how many jobs to drain. It answers with
-// the seconds that took, from the start of the worker until its table of jobs is empty.
+// graphile-worker, told by lines on standard input what to do: "install", "enqueue COUNT BATCH", or how many jobs to
+// drain. It answers with the seconds that took: a drain from the start of the worker until its table of jobs is empty,
+// an enqueue from JavaScript values until the last commit.
 const readline = require("node:readline");
 const { Logger, run, runMigrations } = require("graphile-worker");
 const { Pool } = require("pg");
@@ -41,11 +42,39 @@ async function drain(count) {
   return seconds;
 }
 
+function payload(number) {
+  const line = (n) => ({ sku: `SKU-${String(number + n).padStart(8, "0")}`, quantity: n + 1, price: 19.95 });
+  return {
+    order: number,
+    customer: { id: (number * 7919) % 1000003, email: `customer-${number}@example.com` },
+    lines: [0, 1, 2].map(line),
+    currency: "EUR",
+    note: "leave it with the neighbours",
+  };
+}
+
+// The statement of its own bulk call.
+const ENQUEUE = `select count(*) from graphile_worker.add_jobs(array(
+  select spec from json_populate_recordset(null::graphile_worker.job_spec, $1::json) as spec))`;
+
+async function enqueue(count, batch) {
+  const payloads = Array.from({ length: count }, (_, number) => payload(number));
+  const start = process.hrtime.bigint();
+  for (let first = 0; first < count; first += batch) {
+    const specs = payloads.slice(first, first + batch).map((value) => ({ identifier: "bench", payload: value }));
+    await pgPool.query(ENQUEUE, [JSON.stringify(specs)]);
+  }
+  return Number(process.hrtime.bigint() - start) / 1e9;
+}
+
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     if (line === "install") {
       await runMigrations({ pgPool, logger: quiet });
       console.log("installed");
+    } else if (line.startsWith("enqueue ")) {
+      const [, count, batch] = line.split(" ").map(Number);
+      console.log(await enqueue(count, batch));
     } else {
       console.log(await drain(Number(line)));
     }

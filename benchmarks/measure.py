@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Literal
 
-Unit = Literal["jobs/s", "ms", "s", "MB", "queries/s", "pages", "jobs"]
+Unit = Literal["jobs/s", "ms", "s", "MB", "queries/s", "pages", "jobs", "%", ""]
 Side = Literal["at least", "at most"]
 Sampler = Callable[[], float]
 Samples = Mapping[str, Sequence[float]]
@@ -40,7 +40,10 @@ class Scale:
     releases: int = 15
     worn_in: int = 100_000
     worn_out: int = 1_000_000
-    idle: float = 20.0
+    until_idle: float = 75.0
+    idle: float = 60.0
+    growth: int = 2_000_000
+    pinned: float = 120.0
     blocked: int = 50_000
     spark_rows: int = 1_000_000
     spark_rounds: int = 5
@@ -62,7 +65,10 @@ QUICK = Scale(
     releases=5,
     worn_in=20_000,
     worn_out=100_000,
-    idle=10.0,
+    until_idle=75.0,
+    idle=40.0,
+    growth=100_000,
+    pinned=20.0,
     blocked=10_000,
     spark_rows=50_000,
     spark_rounds=2,
@@ -144,7 +150,7 @@ def against_number(
     values: Sequence[float], number: float, *, what: str, unit: Unit, side: Side = "at least"
 ) -> Finding:
     """Set a contender against a number that was promised, round by round."""
-    against = f"{number:,g} {unit}"
+    against = f"{number:,g} {unit}".strip()
     return Finding(what, against, unit, median(values), number, [v / number for v in values], Target(1.0, side))
 
 

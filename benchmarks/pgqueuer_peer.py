@@ -38,6 +38,10 @@ class PgQueuer:
         assert self._runner.run(self._connection.fetchval("select count(*) from pgqueuer")) == len(values)
         return rate
 
+    def single_rate(self, values: Sequence[dict[str, Any]]) -> float:
+        """Time an enqueue of each by itself."""
+        return jobs_per_second(len(values), lambda: self._runner.run(self._enqueue_each(values)))
+
     def enqueue_one(self, payload: bytes) -> None:
         """Enqueue one job."""
         self._runner.run(self._queries.enqueue(QUEUE, payload))
@@ -48,6 +52,10 @@ class PgQueuer:
 
     async def _empty(self) -> None:
         await self._connection.execute("truncate pgqueuer, pgqueuer_log")
+
+    async def _enqueue_each(self, values: Sequence[dict[str, Any]]) -> None:
+        for value in values:
+            await self._queries.enqueue(QUEUE, json.dumps(value, separators=(",", ":")).encode())
 
     async def _enqueue(self, values: Sequence[dict[str, Any]], batch: int) -> None:
         for start in range(0, len(values), batch):

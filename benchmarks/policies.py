@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pgjq.embedded import EmbeddedServer
-    from pgjq.policy import Policy
+    from pgjq.policy import PolicyName
     from pgjq.storage.base import Claimed
 
 BATCH = 500
@@ -44,7 +44,7 @@ FLAT = Target(1.3, "at most")
 class Case:
     """A queue, how many jobs and keys it has, and whether a key's jobs stand together."""
 
-    policy: Policy
+    policy: PolicyName
     count: int
     keys: int
     together: bool = False

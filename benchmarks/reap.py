@@ -16,7 +16,7 @@ from benchmarks.jobs import QUEUE
 from benchmarks.measure import Finding, Scale, against_number
 from pgjq.blocking import drive
 from pgjq.storage.postgres.queries import Queries
-from pgjq.worker.worker_reaper import BATCH
+from pgjq.worker.reaping import BATCH
 
 if TYPE_CHECKING:
     from pgjq.embedded import EmbeddedServer

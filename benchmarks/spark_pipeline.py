@@ -20,9 +20,9 @@ from pgjq.blocking import drive
 from pgjq.lease import LeasePolicy
 from pgjq.options import DEFAULT_SETTINGS, Submission
 from pgjq.outcome import Completed
+from pgjq.spark.pipeline.demo_history import History, make_history
 from pgjq.spark.pipeline.extract import Source
-from pgjq.spark.pipeline.history import History, make_history
-from pgjq.spark.pipeline.run import Silence, run
+from pgjq.spark.pipeline.run import NoProgress, run
 from pgjq.spark.pipeline.session import spark_session
 from pgjq.storage.base import Settlement
 
@@ -36,7 +36,7 @@ CLAIM = 1_000
 MASTER = "local[2]"
 
 
-class Stopwatch(Silence):
+class Stopwatch(NoProgress):
     """Prints how long each step took, and how much of the processor Java had for it."""
 
     def __init__(self, spark: SparkSession) -> None:

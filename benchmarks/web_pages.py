@@ -37,7 +37,11 @@ PAGES = {
     "jobs of a rare queue": "/jobs?queue=q500",
     "job": "/job?queue=q0&id=w7",
     "failures": "/failures",
+    "jobs, ended within ten minutes": "/jobs?ended_after=10m",
     "workers": "/workers",
+    "schedules": "/schedules",
+    "doctor": "/doctor",
+    "actions": "/audit",
 }
 
 

@@ -122,12 +122,13 @@ def drain_bare(orders: Connection, conninfo: str) -> None:
         start = time.perf_counter()
         done = 0
         while done < count:
-            done += _claim_and_settle(operations)
+            done += claim_and_settle(operations)
         orders.send(Drained(count / (time.perf_counter() - start), FLOOR_BATCH, FLOOR_BATCH))
     storage.close()
 
 
-def _claim_and_settle(operations: Operations) -> int:
+def claim_and_settle(operations: Operations) -> int:
+    """Claim a batch and complete it; return how many jobs it had."""
     claimed = drive(operations.claim([QUEUE], worker="bench", limit=FLOOR_BATCH, policy=pgjq.LeasePolicy()))
     drive(operations.settle([Settlement(job.lease, Completed(b'{"order":1}')) for job in claimed]))
     return len(claimed)
@@ -165,6 +166,37 @@ def note_starts(orders: Connection, conninfo: str) -> None:
         while orders.recv() is not None:
             orders.send(dict(starts))
             starts.clear()
+    storage.close()
+
+
+def idle(orders: Connection, conninfo: str) -> None:
+    """Wait for jobs that do not come; say which process does so."""
+
+    async def nothing(job: pgjq.AsyncJob) -> None:
+        del job
+
+    storage = pgjq.PostgresStorage(conninfo)
+    queue = pgjq.Queue(QUEUE, storage=storage, concurrency=10)
+    queue.execute(nothing)
+    with queue:
+        orders.send(os.getpid())
+        orders.recv()
+    storage.close()
+
+
+def echo(orders: Connection, conninfo: str) -> None:
+    """Answer every job with its payload, until told to end."""
+
+    async def answer(job: pgjq.AsyncJob) -> object:
+        return job.payload
+
+    storage = pgjq.PostgresStorage(conninfo)
+    queue = pgjq.Queue(QUEUE, storage=storage, concurrency=CONCURRENCY["coroutine"])
+    queue.execute(answer)
+    with queue:
+        orders.send("working")
+        while orders.recv() is not None:
+            pass
     storage.close()
 
 

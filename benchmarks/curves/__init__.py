@@ -1,0 +1,1 @@
+"""Curves of growth: see `benchmarks/curves/__main__.py`."""
