@@ -1,6 +1,6 @@
 """Import a file every night; a killed worker leaves every line in the database once.
 
-The handler reads a file of prices in chunks. It commits each chunk separately and saves a checkpoint after it. When a
+The task reads a file of prices in chunks. It commits each chunk separately and saves a checkpoint after it. When a
 worker dies, the next worker continues at the checkpoint. It may write one chunk again, if the first worker died between
 the commit and the checkpoint, so writing is idempotent: an existing line is replaced by itself. The commit that
 completes the job also writes the line of `import_log`, so there is one such line.
@@ -47,13 +47,14 @@ TABLES = (
 WRITE = "insert into price values (%s, %s) on conflict (article) do update set cents = excluded.cents"
 
 
-@imports.execute
-def import_prices(job: pgjq.Job) -> None:
+@imports.task
+def import_prices(file: Path) -> None:
     """Import a file, starting at the checkpoint of the last run."""
+    job = pgjq.current_job(pgjq.Job)
     done: int = job.checkpoint or 0
     print(f"attempt {job.attempts} begins after line {done}", flush=True)
     with psycopg.connect(storage.conninfo, autocommit=True) as database:
-        for chunk in read_chunks(Path(job.payload["file"]), done):
+        for chunk in read_chunks(file, done):
             job.signal.raise_if_aborted()  # Cancelled, or the worker stops: end here and keep the checkpoint.
             with database.transaction(), database.cursor() as cursor:
                 cursor.executemany(WRITE, chunk)
@@ -61,7 +62,7 @@ def import_prices(job: pgjq.Job) -> None:
             job.save_checkpoint(done)  # Raises LeaseLostError if another worker has this job by now.
     # This insert must not be repeated. It commits with the job's completion, or not at all if the lease is lost.
     with job.transaction() as database:
-        database.execute("insert into import_log (file, lines) values (%s, %s)", [job.payload["file"], done])
+        database.execute("insert into import_log (file, lines) values (%s, %s)", [str(file), done])
         job.result = {"lines": done}
 
 
@@ -78,7 +79,7 @@ def main(file: str) -> None:
     with psycopg.connect(storage.conninfo) as database:
         for table in TABLES:
             database.execute(table)
-    client, payload = imports.client, {"file": str(Path(file).resolve())}
+    client, payload = imports.client, import_prices.call(Path(file).resolve()).payload
     if any(schedule.name == "nightly" for schedule in client.get_schedules()):
         client.update_schedule("nightly", payload=payload)
     else:

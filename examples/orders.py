@@ -74,8 +74,9 @@ def place_order(article: str, email: str, session: Transaction) -> dict[str, int
     order = Order(article=article, email=email)
     session.add(order)
     session.flush()  # Assigns the order's id.
-    # The job's id is derived from the order's, so that no order gets two receipts. `connection=` joins the transaction.
-    receipts.enqueue(f"receipt-{order.id}", {"order": order.id}, connection=session)
+    # The task derives the job's id from the order's, so that no order gets two receipts. `connection=` joins the
+    # transaction.
+    send_receipt.using(connection=session).enqueue(order.id)
     if article == "sand":
         raise HTTPException(422, "nobody sells sand")  # Closing the session rolls back the order and the job.
     session.commit()  # Commits both, before the response: if the commit fails, the request must fail.
@@ -94,14 +95,15 @@ def show_order(number: int, session: Transaction) -> dict[str, object]:
 # --- the worker: a consumer, in a separate process: `pgjq worker orders:receipts`
 
 
-@receipts.execute
-def send_receipt(job: pgjq.Job) -> None:
+@receipts.task(id="receipt-{order}")
+def send_receipt(order: int) -> None:
     """Send a receipt, and record it in the order."""
+    job = pgjq.current_job(pgjq.Job)
     # A mail cannot be rolled back. By the job's id the mail service recognises the request of a second run.
     mail(idempotency_key=job.id)
     # The writes of the block and the job's completion are one commit.
     with job.transaction(lambda: Session(engine)) as session:
-        session.get_one(Order, job.payload["order"]).receipt_sent = True
+        session.get_one(Order, order).receipt_sent = True
 
 
 def mail(*, idempotency_key: str) -> None:

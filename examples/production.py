@@ -1,6 +1,6 @@
 """Define the queue that the three workers of docker-compose.yml serve (`pgjq worker production:mail`).
 
-This is the smallest module that a worker needs: a storage, a queue with its settings, a handler.
+This is the smallest module that a worker needs: a storage, a queue with its settings, a task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ mail = pgjq.Queue(
 )
 
 
-@mail.execute
-def send(job: pgjq.Job) -> str:
-    """Return a text instead of sending a mail. The return value of a handler is the job's result."""
-    return f"sent to {job.payload['to']} by {job.id}, attempt {job.attempts}"
+@mail.task
+def send(to: str) -> str:
+    """Return a text instead of sending a mail. The return value of a task is the job's result."""
+    job = pgjq.current_job()
+    return f"sent to {to} by {job.id}, attempt {job.attempts}"

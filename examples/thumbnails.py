@@ -57,10 +57,9 @@ async def thumbnail(
     size: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
     """Make a thumbnail of the image in the request's body."""
-    wanted = {"image": await request.body(), "size": size}
     try:
-        # Equal content has an equal id, so requests for the same image join one job.
-        answer = await queue.enqueue_and_wait(pgjq.content_id(wanted), wanted, timeout=20)
+        handle = await make_thumbnail.enqueue(await request.body(), size)
+        answer = await handle.result(timeout=20)
     except pgjq.JobFailedError as error:
         raise HTTPException(422, error.original_error.message) from error
     except pgjq.TimeoutError as error:  # The job continues: a second request may find its result.
@@ -71,11 +70,12 @@ async def thumbnail(
 # --- the worker: makes thumbnails
 
 
-@queue.execute
-async def make_thumbnail(job: pgjq.AsyncJob) -> bytes:
+# Equal content has an equal id, so requests for the same image join one job.
+@queue.task(id=lambda image, size: pgjq.content_id({"image": image, "size": size}))
+async def make_thumbnail(image: bytes, size: int) -> bytes:
     """Decode and shrink on a thread, so that the worker's event loop stays free."""
     try:
-        return await asyncio.to_thread(shrink, job.payload["image"], job.payload["size"])
+        return await asyncio.to_thread(shrink, image, size)
     except UnidentifiedImageError as error:
         raise pgjq.Discard("this is not an image") from error  # A retry would not help.
 

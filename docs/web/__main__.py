@@ -33,6 +33,11 @@ LATE = pgjq.JobError(
     'Traceback (most recent call last):\n  File "/srv/shop/tasks/invoices.py", line 12, in charge\n'
     "    answer = provider.post(order, timeout=10)\nTimeoutError",
 )
+PICTURES = (
+    ("overview", "", "light"),
+    ("job", "job?queue=mail&id=receipt-331", "dark"),
+    ("doctor", "doctor", "light"),
+)
 MINUTE = """
 insert into pgjq.minute
 select date_trunc('minute', now()) - make_interval(mins => %s), q.id, %s, %s, 0, %s, %s, 20, %s
@@ -50,11 +55,11 @@ def main() -> None:
         storage = pgjq.PostgresStorage(server.conninfo)
         fill(storage, server.conninfo)
         with served(storage) as url, Chromium(Path(directory) / "profile") as browser:
-            for name, page, scheme in (("overview", "", "light"), ("job", "job?queue=mail&id=receipt-331", "dark")):
+            for name, page, scheme in PICTURES:
                 browser.screen(1200, 900, scheme)
                 browser.open(f"{url}?token={TOKEN}")
                 browser.open(url + page)
-                browser.until("!document.getElementById('pulse').hidden")
+                browser.until("!document.getElementById('pulse').hidden || !document.querySelector('[data-live]')")
                 browser.picture(HERE / f"{name}.png")
         storage.close()
 
@@ -83,6 +88,9 @@ def fill(storage: Any, conninfo: str) -> None:
     ):
         jobs = drive(ops.claim([queue], worker="worker-web3-1", limit=count, policy=pgjq.LeasePolicy()))
         drive(ops.settle([Settlement(job.lease, outcome) for job in jobs]))
+    client.retry("mail", "receipt-331")
+    (again,) = drive(ops.claim(["mail"], worker="worker-web4-1", limit=1, policy=pgjq.LeasePolicy()))
+    drive(ops.settle([Settlement(again.lease, Failed(REFUSED))]))
     drive(ops.claim(["mail"], worker="worker-web3-1", limit=4, policy=pgjq.LeasePolicy(lease=600)))
     for worker, queues in {"worker-web3-1": ("mail", "invoices"), "worker-web4-1": ("mail",)}.items():
         drive(ops.worker_seen(Registration(worker, worker, queues, 10.0)))
@@ -93,7 +101,7 @@ def fill(storage: Any, conninfo: str) -> None:
 def draw_day(conninfo: str) -> None:
     """Write statistics of a day, with a peak."""
     chance = random.Random(1)  # noqa: S311  (no secret)
-    with psycopg.connect(conninfo, autocommit=True) as connection:
+    with psycopg.connect(conninfo) as connection:
         connection.execute("delete from pgjq.minute")
         for back in range(1, 24 * 60):
             ended = int(40 + 25 * math.sin(back / 9) + chance.random() * 15)
