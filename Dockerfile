@@ -12,7 +12,7 @@ COPY migrations migrations
 RUN pip wheel --quiet --no-deps --wheel-dir /dist . \
  && python -m venv --without-pip /opt/pgjq \
  && pip --python /opt/pgjq/bin/python install --quiet --no-cache-dir --constraint constraints.txt \
-      "$(echo /dist/pgjq-*.whl)[migrate,redis,msgpack,web]"
+      "$(echo /dist/pgjq-*.whl)[migrate,redis,msgpack,otel,prometheus,web]"
 
 FROM python:3.13-slim
 COPY --from=build /opt/pgjq /opt/pgjq

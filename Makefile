@@ -1,21 +1,25 @@
 # Everything here works in a virtual environment of its own, .venv, which the targets make and refresh as needed.
-# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS, STORIES_ARGS and
-# CHAOS_ARGS are passed on; the tests run in PROCESSES processes, each with servers of its own: one more than two cores,
-# as tests wait.
+# PYTHON=python3.12 picks the interpreter it is made with; PYTEST_ARGS, BENCH_ARGS, SIMULATE_ARGS, COMPARE_ARGS and
+# CHAOS_ARGS are passed on; the tests run in PROCESSES processes, each with servers of its own: more than there are cores,
+# because most tests wait.
 # With PGJQ_TEST_URL or PGJQ_TEST_REDIS_URL the tests share a server, its roles and its keys: they run in one process.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-PROCESSES ?= $(if $(PGJQ_TEST_URL)$(PGJQ_TEST_REDIS_URL),1,3)
+PROCESSES ?= $(if $(PGJQ_TEST_URL)$(PGJQ_TEST_REDIS_URL),1,5)
 BENCH_ARGS ?=
 SIMULATE_ARGS ?=
-STORIES_ARGS ?=
+COMPARE_ARGS ?=
 CHAOS_ARGS ?=
+SOAK_ARGS ?=
+FUZZ_ARGS ?=
+MUTATE_ARGS ?=
+PEERS_ARGS ?=
 
 BIN := .venv/bin
 # What `make quick` runs: no server for the first line, PostgreSQL or Redis for the second.
-QUICK := tests/unit tests/storage/test_memory.py tests/file/test_queues.py tests/file/test_replay.py \
-         tests/storage/test_postgres.py tests/redis/test_links.py tests/worker/test_queue.py tests/answers/test_waiting.py
+QUICK := tests/unit tests/storage_conformance/test_memory.py tests/file/test_queue_definitions.py tests/file/test_journal_replay.py \
+         tests/storage_conformance/test_postgres.py tests/redis/test_pipelined_connection.py tests/worker/test_handlers.py tests/request_response/test_enqueue_and_wait.py
 MERMAID := .venv/mermaid-11.17.2/mermaid.min.js
 # Twice quiet: errors are shown, remarks about the machine's pip configuration are not.
 INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
@@ -26,12 +30,12 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage simulate stories chaos check format docs picture bench build clean
+.PHONY: help demo test quick coverage simulate compare chaos soak fuzz mutate check format docs picture bench bench-peers build release-check clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: .venv/.demo  ## See jobs run on a PostgreSQL of your own, with one worker killed on the way
 	@$(BIN)/pgjq demo
@@ -52,14 +56,23 @@ coverage: .venv/.dev  ## Run the tests with coverage, and print the share of pgj
 	@$(BIN)/coverage report --skip-covered --sort cover
 	@$(BIN)/coverage report --format total > .venv/.coverage/total
 
-simulate: .venv/.dev  ## Play a million seeded stories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
+simulate: .venv/.dev  ## Play a million seeded histories of the lease protocol; SIMULATE_ARGS='--seed 7' plays one again
 	@$(BIN)/python -m pgjq.testing $(SIMULATE_ARGS)
 
-stories: .venv/.dev  ## Play 1,000 random stories on every storage and compare; STORIES_ARGS='--seed 7' plays one again
-	@$(BIN)/python -m tests.stories $(STORIES_ARGS)
+compare: .venv/.dev  ## Play 1,000 random scenarios on every storage and compare; COMPARE_ARGS='--seed 7' plays one again
+	@$(BIN)/python -m tests.storage_comparison $(COMPARE_ARGS)
 
 chaos: .venv/.dev  ## Inject faults for ten minutes and check every guarantee; CHAOS_ARGS='--seed 7' repeats a run's faults
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+soak: .venv/.dev  ## Work for an hour, and see that memory, tables and WAL stay flat; SOAK_ARGS='--seconds 60' for less
+	@$(BIN)/python -m tests.soak $(SOAK_ARGS)
+
+fuzz: .venv/.dev  ## Feed 10,000 hostile values to every entry point of each storage; FUZZ_ARGS='--cases 100000' for more
+	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
+
+mutate: .venv/.dev  ## Change the lease, retry and policy code at each place, and list the changes that no test notices
+	@$(BIN)/python -m tests.mutation $(MUTATE_ARGS)
 
 check: .venv/.dev  ## Lint, formatting, types, layers, SQL, documents
 	@echo "==> ruff check"
@@ -90,9 +103,15 @@ picture: .venv/.dev  ## Record a run of the demo and draw it for the README, int
 bench: .venv/.bench  ## Measure, as ratios within one run
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+bench-peers: .venv/.bench  ## Measure pgjq beside other job queues, by turns; PEERS_ARGS='--quick' shows that it works
+	@$(BIN)/python -m benchmarks.peers $(PEERS_ARGS)
+
 build: .venv/.dev  ## Build the wheel and the source archive into dist/
 	@rm -rf dist
 	@$(BIN)/python -m build --outdir dist .
+
+release-check: build  ## Check that this commit can be released: version, changelog, upgrade notes, frozen SQL, archives
+	@$(BIN)/python -m tests.packaging.release
 
 clean:  ## Remove everything that these targets made
 	@rm -rf .venv dist build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -129,5 +148,5 @@ $(MERMAID): | .venv/.dev
 
 .venv/.dev: .venv/.made pyproject.toml constraints.txt
 	@echo "==> installing pgjq with everything for tests and checks (a minute, the first time)"
-	@$(INSTALL) --editable '.[dev,docs,embedded,redis,file,msgpack,spark,web,examples]'
+	@$(INSTALL) --editable '.[dev,delta,django,docs,embedded,redis,reload,msgpack,spark,web,examples]'
 	@touch $@ .venv/.demo

@@ -1,4 +1,4 @@
-"""Programs that some tests need and that no wheel brings: PgBouncer, Chromium, and Java for Spark.
+"""Programs that some tests need and that no wheel brings: PgBouncer, Chromium, tmux, and Java for Spark.
 
 Tests that need a missing one are skipped, and the summary of the run has a line that says so. With CI=true they fail.
 """

@@ -1,4 +1,4 @@
-"""A stage for each acceptance test."""
+"""A processes for each acceptance test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.cast import Stage
+from tests.acceptance.processes import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stage(database: str, postgres: PostgresStorage) -> Iterator[Stage]:
+def processes(database: str, postgres: PostgresStorage) -> Iterator[Processes]:
     """An empty database, and nobody on it yet."""
-    with Stage(database, postgres) as empty:
+    with Processes(database, postgres) as empty:
         yield empty

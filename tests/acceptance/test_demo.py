@@ -1,4 +1,4 @@
-"""The newcomer's first command, run as a newcomer runs it."""
+"""`pgjq demo`, run as a process."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tests.chaos.servers import MAKERS
+from tests.chaos.servers import MAKERS, MANY, POOLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -116,6 +116,16 @@ def terminate_process(system: System, chance: random.Random) -> Generator[None]:
     system.fleet.start_again(name)
 
 
+@kind("process")
+def kill_supervisor(system: System, _chance: random.Random) -> Generator[None]:
+    """Kill the supervisor of several worker processes: they end, the parent notices, and another is started."""
+    family = system.fleet.kill_supervisor(MANY)
+    yield
+    if not system.fleet.has_ended(MANY, family):
+        system.report("orphan", f"processes of {MANY} outlived their supervisor")
+    system.fleet.start_again(MANY)
+
+
 @kind("process", hold=(0.1, 1.0))
 def stop_process_for_a_moment(system: System, chance: random.Random) -> Generator[None]:
     """Stop a process with SIGSTOP for less than its lease."""
@@ -182,6 +192,16 @@ def silence_connections_for_long(system: System, chance: random.Random) -> Gener
         yield
         for proxy in proxies:
             proxy.cut()
+
+
+@kind("process", "postgres", "redis")
+def forget_connections(system: System, chance: random.Random) -> Generator[None]:
+    """Leave the connections of a process, or of all, half open: they take bytes and never answer again."""
+    # Behind a pooler pgjq cannot ask about a session, and waits for a minute.
+    proxies = [proxy for name, proxy in system.proxies.items() if name != POOLED]
+    for proxy in proxies if chance.random() < 0.25 else [chance.choice(proxies)]:
+        proxy.forget()
+    yield
 
 
 @kind("process", "postgres", "redis", hold=(0.5, 2.0))

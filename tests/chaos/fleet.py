@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.chaos.roles import GRACE
-from tests.worker.crew import Crew
+from tests.worker.worker_processes import ForkedProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LASTING = ("worker-1", "worker-2", "reaper-1", "producer-1", "caller-1")
 REPLACED = ("worker-3", "worker-4", "reaper-2", "producer-2", "caller-2")
 STOP_SECONDS = GRACE + 3 + 3  # The promise is grace and three seconds; the rest is for a busy machine.
+ORPHAN_SECONDS = GRACE + 3 + 3 + 3  # Its workers have as long when a supervisor was killed, and then the parent ends.
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Fleet:
         self.names = (*LASTING, *REPLACED, *extra)
         self.replaced = (*REPLACED, *extra)
         self._address = address
-        self._crew = Crew("tests.chaos.roles")
+        self._processes = ForkedProcesses("tests.chaos.roles")
         self._pids: dict[str, int] = {}
         self._expected_to_end: set[str] = set()
 
@@ -47,10 +48,10 @@ class Fleet:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._crew.__exit__(*exc)
+        self._processes.__exit__(*exc)
 
     def start(self, name: str) -> None:
-        self._pids[name] = self._crew.fork(name, self._address(name), str(self.directory))
+        self._pids[name] = self._processes.fork(name, self._address(name), str(self.directory))
 
     def start_all(self) -> None:
         for name in self.names:
@@ -58,13 +59,13 @@ class Fleet:
 
     def replace(self, name: str) -> None:
         """Kill a process, and start another one in its place."""
-        self._crew.kill(self._pids[name])
+        self._end(name)
         self.start(name)
 
     def kill(self, name: str) -> None:
         """Kill a process, and start none in its place."""
         self._expected_to_end.add(name)
-        self._crew.kill(self._pids[name])
+        self._end(name)
 
     @contextlib.contextmanager
     def stopped(self, name: str) -> Generator[None]:
@@ -78,12 +79,33 @@ class Fleet:
         self._expected_to_end.add(name)
         self.signal(name, signal.SIGTERM)
         self.signal(name, signal.SIGCONT)  # Another fault may have stopped it, and a stopped process cannot end.
-        deadline = time.monotonic() + STOP_SECONDS
-        while self.is_running(name) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        in_time = not self.is_running(name)
-        self._crew.kill(self._pids[name])
+        in_time = _ends([self._pids[name]], STOP_SECONDS)
+        self._end(name)
         return in_time
+
+    def kill_supervisor(self, name: str) -> list[int]:
+        """Kill the supervisor of a worker with several processes; return those that must end because of that."""
+        self._expected_to_end.add(name)
+        family: list[int] = []
+        for supervisor in _children(self._pids[name]):
+            family += [*_children(supervisor), self._pids[name]]
+            os.kill(supervisor, signal.SIGKILL)
+        return family
+
+    def has_ended(self, name: str, family: list[int]) -> bool:
+        """Say whether all processes ended in time; those that did not are killed."""
+        self.signal(name, signal.SIGCONT)
+        in_time = _ends(family, ORPHAN_SECONDS)
+        for process in family:
+            if _is_running(process):
+                os.kill(process, signal.SIGKILL)
+        return in_time
+
+    def _end(self, name: str) -> None:
+        """Kill a process and wait until it has ended: until then it counts as running, and none would replace it."""
+        self._processes.kill(self._pids[name])
+        while self.is_running(name):
+            time.sleep(0.01)
 
     def start_again(self, name: str) -> None:
         """Start a process in the place of one that has ended, unless another fault has done so."""
@@ -96,8 +118,7 @@ class Fleet:
 
     def is_running(self, name: str) -> bool:
         """Say whether a process has not ended; one that ended stays in the system's list until its parent ends."""
-        state = Path(f"/proc/{self._pids[name]}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in ("Z", "X")
+        return _is_running(self._pids[name])
 
     def ended(self) -> list[str]:
         """Return the processes that ended by themselves, and start others in their place."""
@@ -124,7 +145,31 @@ class Fleet:
 
     def complaints(self) -> str:
         """Return what the parent process and its forks said before they had files of their own."""
-        return self._crew.complaints()
+        return self._processes.complaints()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def _ends(processes: list[int], seconds: float) -> bool:
+    """Wait until processes have ended; say whether they have."""
+    deadline = time.monotonic() + seconds
+    while any(map(_is_running, processes)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(_is_running, processes))
+
+
+def _children(process: int) -> list[int]:
+    """Return the children that the main thread of a process has forked; none if it has ended."""
+    try:
+        return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+    except FileNotFoundError:
+        return []
 
 
 def _count_sockets(process: Path) -> int:

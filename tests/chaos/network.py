@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.redis.proxy import RedisProxy
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -69,9 +70,12 @@ class FaultyProxy(Proxy):
         self.cut()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        generation = self.generation
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
+                if generation != self.generation:
+                    continue
                 if self._delay:
                     await asyncio.sleep(self._delay)
                 if self._tearing and len(data) > 1:
@@ -80,3 +84,9 @@ class FaultyProxy(Proxy):
                     return
                 writer.write(data)
                 await writer.drain()
+
+
+class FaultyRedisProxy(FaultyProxy):
+    """The same before Redis: a trap reads its commands."""
+
+    tapped = RedisProxy.tapped

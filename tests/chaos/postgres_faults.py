@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -103,6 +106,23 @@ def freeze_server_for_long(system: System, _chance: random.Random) -> Generator[
     """Stop the postmaster and every backend with SIGSTOP for longer than every time-out."""
     with servers_of(system).cluster.primary.frozen():
         yield
+
+
+@kind("server", "postgres", hold=(0.5, 4.0))
+def freeze_some_backends(system: System, chance: random.Random) -> Generator[None]:
+    """Stop the server's processes of some sessions with SIGSTOP, whatever locks they hold."""
+    primary = servers_of(system).cluster.primary
+    found = primary.execute(f"select pid from pg_stat_activity where {OURS} order by md5(pid::text) limit 5")  # noqa: S608
+    backends = [int(str(pid)) for (pid,) in found][: chance.randint(1, 5)]
+    _signal_all(backends, signal.SIGSTOP)
+    yield
+    _signal_all(backends, signal.SIGCONT)
+
+
+def _signal_all(processes: list[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 @kind("server", "postgres", hold=(0.5, 3.0))

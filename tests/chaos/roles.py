@@ -37,8 +37,9 @@ from pgjq import (
 )
 from pgjq.background import health
 from pgjq.storage.file import replica
+from tests.chaos.servers import MANY
 from tests.chaos.spaces import ELECTION, open_space, own_space
-from tests.worker.crew import main
+from tests.worker.worker_processes import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,8 +158,16 @@ class Process:
         if self.is_async:
             asyncio.run(_serve_async(queues))
         else:
-            Worker(*queues, concurrency=4, grace=GRACE).run()
+            self._serve(Worker(*queues, concurrency=4, grace=GRACE, processes=2 if self.name == MANY else 1))
         storage.close()
+
+    def _serve(self, worker: Worker) -> None:
+        try:
+            worker.run()
+        except PgjqError as error:
+            if self.name != MANY:
+                raise
+            self.record("log", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {error}")  # Its supervisor was killed.
 
     def reap(self) -> None:
         """Reap in a space of its own, and run for leader in another one against other reapers, until SIGTERM."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pgjq.embedded_cluster import throwaway_directory
-from tests.chaos import neighbour_faults, other_faults, postgres_faults  # noqa: F401  (they register their kinds)
+from tests.chaos import database_user_faults, postgres_faults, redis_and_file_faults  # noqa: F401  (they register their kinds)
 from tests.chaos.audit import Audit
 from tests.chaos.faults import System, plan
 from tests.chaos.fleet import LASTING, Fleet
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 WARM_ROUNDS = 8
+STACKS_SECONDS = 2.0
 COUNTED = ("lost", "doubled", "stuck", "deaf")
 LOG_LINES = 25
 
@@ -79,7 +80,7 @@ class Run:
         """Play rounds until there were so many faults, or for so long; then audit."""
         began = time.monotonic()
         self._fleet.start_all()
-        self._look("start", START_SECONDS)
+        self._read_state("start", START_SECONDS)
         number = 0
         while not self._is_over(began, faults, seconds):
             number += 1
@@ -105,11 +106,11 @@ class Run:
         self.result.faults += len(faults)
         note = self._servers.settle()
         names = ", ".join(fault.kind.name for fault in faults)
-        seconds, slowest = self._look(names)
+        seconds, slowest = self._read_state(names)
         now = time.strftime("%H:%M:%S")
         self._say(f"{now} {number:4} {self.result.faults:5} faults  {seconds:5.1f} s ({slowest})  {note}  {names}")
 
-    def _look(self, what: str, seconds: float | None = None) -> tuple[float, str]:
+    def _read_state(self, what: str, seconds: float | None = None) -> tuple[float, str]:
         """Find processes that ended or do not answer; return how long the slowest took to answer, and its name."""
         for name in self._fleet.ended():
             self._violate("ended by itself", self._story(name, "ended by itself"))
@@ -124,12 +125,13 @@ class Run:
 
     def _story(self, name: str, text: str) -> str:
         faults = ", ".join(f"{fault.kind.name} (seed {fault.seed})" for fault in self._latest)
-        story = f"{name} {text}, after {self.result.faults} faults, the latest: {faults or 'none'}"
+        state = "it runs" if name in self._fleet.names and self._fleet.is_running(name) else "it does not run"
+        story = f"{name} {text} ({state}), after {self.result.faults} faults, the latest: {faults or 'none'}"
         if name not in self._fleet.names:
             return story
         if self._fleet.is_running(name):
             self._fleet.signal(name, signal.SIGUSR1)  # It writes the stacks of its threads.
-            time.sleep(0.5)
+            time.sleep(STACKS_SECONDS)
         tails = {kind: self._fleet.lines(name, kind)[-LOG_LINES:] for kind in ("log", "stderr", "answers")}
         tails["stacks"] = _busy_stacks(self._fleet.lines(name, "stacks"))
         return "\n    ".join([story, *(f"{kind}: {line}" for kind, lines in tails.items() for line in lines)])

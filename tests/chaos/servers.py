@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 import pgjq
 from tests import pgbouncer
 from tests.chaos.cluster import Cluster
-from tests.chaos.network import FaultyProxy
+from tests.chaos.network import FaultyProxy, FaultyRedisProxy
 from tests.chaos.spaces import ELECTION, MAIN, own_space
 from tests.redis_server import RedisServer
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 StorageName = Literal["postgres", "redis", "file"]
 REAPERS = ("reaper-1", "reaper-2")
 POOLED = "worker-pooled"
+MANY = "worker-many"  # A worker with a supervisor and several processes.
 PRODUCER = "chaos_producer"  # A login with the rights of a producer.
 OUTSIDER = "chaos_outsider"  # A login without any right but CONNECT.
 TABLES = """
@@ -55,6 +56,8 @@ class Servers(Protocol):
 class Network:
     """A proxy for each process that asked for an address."""
 
+    make_proxy = FaultyProxy
+
     def __init__(self) -> None:
         self.proxies: dict[str, FaultyProxy] = {}
         self._stack = ExitStack()
@@ -62,7 +65,7 @@ class Network:
     def proxy(self, process: str, upstream: str) -> FaultyProxy:
         """Return the proxy of a process; it is made at the first call."""
         if process not in self.proxies:
-            self.proxies[process] = self._stack.enter_context(FaultyProxy(upstream))
+            self.proxies[process] = self._stack.enter_context(self.make_proxy(upstream))
         return self.proxies[process]
 
     def close(self) -> None:
@@ -81,11 +84,11 @@ class PostgresServers(Network):
         self._admin = self._stack.enter_context(FaultyProxy(self.cluster.primary.conninfo))
         self.admin_address = self._admin.conninfo
         self.bouncer: pgbouncer.PgBouncer | None = None
-        self.extra: tuple[str, ...] = ()
+        self.extra: tuple[str, ...] = (MANY,)
         if pgbouncer.is_installed():
             self._relay = self._stack.enter_context(FaultyProxy(self.cluster.primary.conninfo))
             self.bouncer = self._stack.enter_context(pgbouncer.PgBouncer(self._relay.conninfo, directory))
-            self.extra = (POOLED,)
+            self.extra = (MANY, POOLED)
 
     def address(self, process: str) -> str:
         """Return the address of a process's proxy."""
@@ -133,7 +136,8 @@ class RedisServers(Network):
     """One server that has every write in its file before it answers."""
 
     name: StorageName = "redis"
-    extra: tuple[str, ...] = ()
+    extra: tuple[str, ...] = (MANY,)
+    make_proxy = FaultyRedisProxy
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -154,7 +158,7 @@ class FileServers:
     """No server, a directory."""
 
     name: StorageName = "file"
-    extra: tuple[str, ...] = ()
+    extra: tuple[str, ...] = (MANY,)
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "jobs"

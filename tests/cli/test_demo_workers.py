@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pgjq
 from pgjq.blocking import drive
 from pgjq.cli.demo import worker_processes
-from pgjq.cli.demo.worker_processes import WorkerProcess, kill_while_it_holds_jobs
+from pgjq.cli.demo.worker_processes import WorkerProcess, kill_with_jobs_in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,5 +50,5 @@ def test_a_worker_that_is_frozen_while_it_holds_the_lock_is_frozen_again(
         operations: Any = storage.operations("sync")
         drive(operations.claim(["q"], worker="ann", limit=1, policy=pgjq.LeasePolicy()))
         worker = LockedWorker(tmp_path / "jobs" / "journal.lock")
-        assert kill_while_it_holds_jobs(cast("WorkerProcess", worker), client, "q") == 1
+        assert kill_with_jobs_in_flight(cast("WorkerProcess", worker), client, "q") == 1
     assert (worker.freezes, worker.killed) == (2, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import closing
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ import pytest
 import pgjq
 from pgjq.blocking import drive
 from pgjq.lease import LeasePolicy
-from tests.cli.command import PGJQ, answer, complaint, run
+from pgjq.outcome import Failing
+from pgjq.storage.base import Settlement
+from tests.cli.run_command import PGJQ, answer, complaint, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +52,22 @@ def test_a_job_is_enqueued_with_its_options_and_told_by_status(database: str) ->
     assert (status["state"], status["priority"], status["max_attempts"]) == ("queued", 7, 5)
     assert status["singleton_key"] == "k"
     assert status["run_at"] > status["created_at"] > "2020-01-01T00:00:00+00:00"
+
+
+def test_status_tells_how_each_run_ended(database: str) -> None:
+    with closing(pgjq.PostgresStorage(database)) as storage:
+        answer("enqueue", "mail", "1", "--id", "a", url=database)
+        ops = storage.operations("sync")
+        (job,) = drive(ops.claim(["mail"], worker="ann", limit=1, policy=LeasePolicy()))
+        drive(ops.settle([Settlement(job.lease, Failing(pgjq.JobError("ValueError", "no such order")))]))
+    (attempt,) = answer("status", "mail", "a", url=database)["history"]
+    assert (attempt["number"], attempt["worker"], attempt["outcome"]) == (1, "ann", "failed")
+    assert attempt["error"]["message"] == "no such order"
+    lines = run("status", "mail", "a", url=database).stdout.splitlines()
+    headings = ["number", "worker", "started_at", "ended_at", "outcome", "error"]
+    assert lines[lines.index("history") + 1].split() == headings
+    assert lines[-1].split()[0] == "1"
+    assert lines[-1].endswith("ValueError: no such order")
 
 
 def test_the_same_id_again_is_a_duplicate_and_no_failure(database: str) -> None:
@@ -195,3 +214,18 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         assert json.loads(find.stdout.readline().rstrip(b",\n"))["queue"] == "mail"
         find.stdout.close()
         assert find.stderr.read() == b""
+
+
+def test_a_waiting_job_is_rescheduled_and_a_running_one_released(database: str) -> None:
+    answer("enqueue", "mail", "1", "--id", "a", "--delay", "1h", url=database)
+    told = answer("reschedule", "mail", "a", "--run-at", "2026-01-31T09:30:00+01:00", "--priority", "9", url=database)
+    assert (told["run_at"], told["priority"]) == ("2026-01-31T08:30:00+00:00", 9)
+    assert "is not running: it is queued" in complaint("release", "mail", "a", url=database)
+    with closing(pgjq.PostgresStorage(database)) as storage:
+        claim(storage)
+    assert "does not wait: it is processing" in complaint("reschedule", "mail", "a", "--priority", "1", url=database)
+    assert answer("release", "mail", "a", url=database) == {"queue": "mail", "id": "a", "released": True}
+    assert answer("status", "mail", "a", url=database)["state"] == "queued"
+    assert "there is no job 'b'" in complaint("reschedule", "mail", "b", "--priority", "1", url=database)
+    assert "there is no job 'b'" in complaint("release", "mail", "b", url=database)
+    assert "say what to change" in complaint("reschedule", "mail", "a", url=database, code=2)

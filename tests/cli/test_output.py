@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import pgjq
 from pgjq.cli import main
-from pgjq.cli.text import duration
-from tests.cli.command import run
+from pgjq.cli.formatting import duration
+from tests.cli.run_command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 
 from pgjq.blocking import drive
 from pgjq.storage.workers import Registration
-from tests.cli.command import answer, complaint, run
+from tests.cli.run_command import answer, complaint, run
 
 if TYPE_CHECKING:
     from pathlib import Path

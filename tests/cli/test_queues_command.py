@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pgjq
-from tests.cli.command import answer, complaint, run
+from tests.cli.run_command import answer, complaint, run
 
 if TYPE_CHECKING:
     import pytest

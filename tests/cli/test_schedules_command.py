@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from tests.cli.command import answer, complaint, run
+from tests.cli.run_command import answer, complaint, run
 
 
 def test_a_schedule_is_created_changed_triggered_explained_and_deleted(database: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHELL = ("", "sh", "console")
 ASSIGNMENT = re.compile(r"\w+=")
 INLINE = re.compile(r"`pgjq ([a-z]+)[^`]*`")
-TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -40,15 +40,15 @@ def cut(line: str) -> list[list[str]]:
     return found
 
 
-def parse(words: list[str]) -> None:
-    """Have the real command line read these words, down to the last command, without running it."""
+def parse(words: list[str]) -> str:
+    """Have the command line parse these words without running them, and return the path of the command."""
     command: click.Command = main
     context: click.Context | None = None
     label, rest = "pgjq", words
     while True:
         context = command.make_context(label, list(rest), parent=context)
         if not isinstance(command, click.Group):
-            return
+            return context.command_path
         label, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         assert found is not None
         command = found

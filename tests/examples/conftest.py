@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BIN = Path(sys.executable).parent
 
 
-class Stage:
+class Processes:
     """A database, and the processes that were started on it; they end with the test."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
@@ -59,13 +59,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage(empty_database: str) -> Iterator[Stage]:
+def processes(empty_database: str) -> Iterator[Processes]:
     with ExitStack() as stack:
-        yield Stage("postgresql:///?" + urlencode(conninfo_to_dict(empty_database)), stack)
+        yield Processes("postgresql:///?" + urlencode(conninfo_to_dict(empty_database)), stack)
 
 
 @pytest.fixture
-def client(stage: Stage) -> Iterator[pgjq.Client]:
-    pgjq.migrate(stage.url)
-    with pgjq.Client(pgjq.open_storage(stage.url)) as client:
+def client(processes: Processes) -> Iterator[pgjq.Client]:
+    pgjq.migrate(processes.url)
+    with pgjq.Client(pgjq.open_storage(processes.url)) as client:
         yield client

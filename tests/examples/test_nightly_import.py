@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pgjq
-    from tests.examples.conftest import Stage
+    from tests.examples.conftest import Processes
 
 LINES = 4500
 WAITING = """
@@ -26,37 +26,37 @@ LATER = "update pgjq.job set locked_until = pgjq.now() - interval '1 second'"
 
 
 def test_a_killed_import_goes_on_where_it_was_and_leaves_every_line_once(
-    stage: Stage, client: pgjq.Client, tmp_path: Path
+    processes: Processes, client: pgjq.Client, tmp_path: Path
 ) -> None:
     file = tmp_path / "prices.csv"
     file.write_text("".join(f"article-{number},{number}\n" for number in range(LINES)))
-    said = [schedule(stage, file).splitlines() for _ in range(2)]
+    said = [schedule(processes, file).splitlines() for _ in range(2)]
     (job,) = client.find_jobs("imports")
     assert said[0][0] == job.id
     assert said[0][1:] == said[1]  # The second call changes nothing, and starts no second import.
-    with psycopg.connect(stage.url) as somebody, psycopg.connect(stage.url, autocommit=True) as looking:
+    with psycopg.connect(processes.url) as somebody, psycopg.connect(processes.url, autocommit=True) as looking:
         somebody.execute("insert into price values ('article-2500', 1)")  # Not committed: the third chunk waits here.
-        first = stage.start("pgjq", "worker", "nightly_import:imports")
+        first = processes.start("pgjq", "worker", "nightly_import:imports")
         while looking.execute(WAITING).fetchone() is None:
             assert first.poll() is None
         first.kill()
         somebody.rollback()
         looking.execute(LATER)  # As if its lease had lapsed.
-    second = stage.start("pgjq", "worker", "nightly_import:imports")
-    assert client.enqueue_and_wait("imports", job.id, None, timeout=60) == {"lines": LINES}
+    second = processes.start("pgjq", "worker", "nightly_import:imports")
+    assert client.wait("imports", job.id, timeout=60) == {"lines": LINES}
     second.terminate()
     assert "attempt 2 begins after line 2000" in second.communicate(timeout=60)[0]
-    with psycopg.connect(stage.url) as looking:
+    with psycopg.connect(processes.url) as looking:
         assert looking.execute("select count(*), sum(cents) from price").fetchone() == (LINES, sum(range(LINES)))
         assert looking.execute("select lines from import_log").fetchall() == [(LINES,)]
 
 
-def schedule(stage: Stage, file: Path) -> str:
+def schedule(processes: Processes, file: Path) -> str:
     """Run the example's main."""
     return subprocess.run(
         [sys.executable, "nightly_import.py", file],
         cwd=EXAMPLES,
-        env={**os.environ, "PGJQ_URL": stage.url},
+        env={**os.environ, "PGJQ_URL": processes.url},
         capture_output=True,
         text=True,
         check=True,

@@ -9,12 +9,12 @@ from PIL import Image
 
 if TYPE_CHECKING:
     import pgjq
-    from tests.examples.conftest import Stage
+    from tests.examples.conftest import Processes
 
 
-def test_a_thumbnail_is_made_once_and_what_is_no_image_is_refused(stage: Stage, client: pgjq.Client) -> None:
-    service = stage.serve("thumbnails:app")
-    stage.start("pgjq", "worker", "thumbnails:queue")
+def test_a_thumbnail_is_made_once_and_what_is_no_image_is_refused(processes: Processes, client: pgjq.Client) -> None:
+    service = processes.serve("thumbnails:app")
+    processes.start("pgjq", "worker", "thumbnails:queue")
     photo = BytesIO()
     Image.effect_noise((400, 300), 50).save(photo, format="JPEG")
     answers = [service.post("/thumbnail?size=200", content=photo.getvalue()) for _ in range(2)]

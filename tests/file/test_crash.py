@@ -13,9 +13,9 @@ import pytest
 
 from pgjq import FileStorage, MemoryStorage
 from pgjq.blocking import drive
-from pgjq.storage.file.journal_format import unseal
+from pgjq.storage.file.journal_format import decode_line
 from pgjq.testing import ManualClock
-from tests.file.story import Story, look
+from tests.file.operations import Operations, look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-class Mother:
+class CrashRunner:
     """Starts victims, one at a time."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.file.victim"]
+        command = [sys.executable, "-m", "tests.file.crashing_process"]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def kill_one(self, directory: Path, number: int, least: int) -> tuple[int, int]:
-        """Have a victim die at a call; return how it ended, and how many steps it was answered for."""
+    def crash_at(self, directory: Path, number: int, least: int) -> tuple[int, int]:
+        """Have a child die at a call; return how it ended, and how many steps it was answered for."""
         assert self.process.stdin
         assert self.process.stdout
         print(json.dumps([str(directory), number, least]), file=self.process.stdin, flush=True)
@@ -40,10 +40,10 @@ class Mother:
 
 
 @pytest.fixture(scope="module")
-def mother() -> Iterator[Mother]:
-    mother = Mother()
-    with mother.process as process:
-        yield mother
+def crash_runner() -> Iterator[CrashRunner]:
+    crash_runner = CrashRunner()
+    with crash_runner.process as process:
+        yield crash_runner
         assert process.stdin
         process.stdin.close()
 
@@ -52,18 +52,18 @@ def mother() -> Iterator[Mother]:
 def expected() -> list[Any]:
     """What can be seen before the first step and after each, by the reference model."""
     clock = ManualClock()
-    story = Story(MemoryStorage(clock=clock), clock)
-    return [story.look(), *[(step(), story.look())[1] for step in story.steps]]
+    sequence = Operations(MemoryStorage(clock=clock), clock)
+    return [sequence.look(), *[(step(), sequence.look())[1] for step in sequence.steps]]
 
 
 @pytest.mark.parametrize("least", [0, 4 << 20], ids=["journal always written anew", "journal appended to"])
 def test_an_operation_that_is_killed_is_done_or_not_done(
-    mother: Mother, expected: list[Any], memory_disk: Path, least: int
+    crash_runner: CrashRunner, expected: list[Any], memory_disk: Path, least: int
 ) -> None:
     number, status = 0, signal.SIGKILL
     while status == signal.SIGKILL:
         directory = memory_disk / str(number)
-        status, answered = mother.kill_one(directory, number, least)
+        status, answered = crash_runner.crash_at(directory, number, least)
         check(directory, expected, answered)
         number += 1
     assert (status, answered) == (0, len(expected) - 1)
@@ -77,12 +77,12 @@ def check(directory: Path, expected: list[Any], answered: int) -> None:
     found = look(storage)
     assert found in expected[answered : answered + 2]
     lines = (directory / "journal").read_bytes().splitlines()
-    assert all(unseal(line) is not None for line in lines)
+    assert all(decode_line(line) is not None for line in lines)
     assert list((directory / "aside").iterdir()) == []
     clock.advance(100)
     assert drive(storage.operations("sync").elect("reaper", "bob", ttl=30))
-    story = Story(storage, clock)
-    story.enqueue("z")
+    sequence = Operations(storage, clock)
+    sequence.enqueue("z")
     assert look(storage)[-1].id == "z"
     storage.close()
 
@@ -91,7 +91,7 @@ def test_a_journal_cut_at_any_byte_is_the_story_up_to_a_step(expected: list[Any]
     """What a power failure leaves of a journal is a beginning of it."""
     clock = ManualClock()
     storage = FileStorage(memory_disk / "whole", clock=clock)
-    for step in Story(storage, clock).steps:
+    for step in Operations(storage, clock).steps:
         step()
     storage.close()
     whole = (memory_disk / "whole" / "journal").read_bytes()

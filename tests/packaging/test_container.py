@@ -43,7 +43,8 @@ def test_workers_and_reapers_have_the_numbers_of_the_production_example(monkeypa
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_services_command_can_be_given(name: str) -> None:
-    parse(OURS[name]["command"])
+    command = OURS[name]["command"]
+    assert parse(command).startswith(f"pgjq {command[0]}")
 
 
 @pytest.mark.parametrize("words", [["worker"], ["reaper", "--elect"], ["migrat"]])

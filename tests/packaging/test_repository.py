@@ -15,7 +15,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z./-]+):", MAKEFILE, re.MULTILINE))
 CHECKS = re.findall(r'^\t@echo "==> (.+)"$', MAKEFILE.partition("\ncheck:")[2].partition("\n\n")[0], re.MULTILINE)
 PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
 
@@ -149,3 +149,7 @@ def test_the_guide_names_files_that_are_there() -> None:
 def test_tools_and_peers_that_are_pinned_are_pinned_once() -> None:
     names = [line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_every_extra_installs_something() -> None:
+    assert [name for name, packages in PROJECT["project"]["optional-dependencies"].items() if not packages] == []

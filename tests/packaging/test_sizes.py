@@ -1,11 +1,9 @@
-"""The package stays readable: small files, short functions, docstrings on what others call.
-
-A name in an exception is a debt: split it, then take it out. A file or function that has become small fails here too.
-"""
+"""The package stays readable: small files, short functions, docstrings on what others call, sentences with subjects."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +17,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 LINES_OF_A_FILE = 300
 LINES_OF_A_FUNCTION = 30
 SHARE_WITH_DOCSTRINGS = 0.9
-
-LONG_FILES = {
-    "pgjq/client.py",
-    "pgjq/convert.py",
-    "pgjq/queue.py",
-    "pgjq/storage/base.py",
-    "pgjq/storage/postgres/inspection.py",
-    "pgjq/storage/redis/operations.py",
-    "pgjq/web/app.py",
-}
-LONG_FUNCTIONS = {
-    "pgjq/cli/worker.py::worker",
-    "pgjq/queue.py::__init__",
-    "pgjq/scheduling.py::create_schedule",
-}
+LINES_WITHOUT_A_SUBJECT = 40
+# Pronouns that hide the worker, the caller, the reaper.
+PRONOUNS = re.compile(r"\b(whoever|nobody|somebody|everybody|anybody)\b", re.IGNORECASE)
 
 
 def functions(path: str) -> Iterator[Function]:
@@ -55,15 +41,29 @@ def public(scope: ast.Module | ast.ClassDef) -> Iterator[Function | ast.ClassDef
 
 
 def test_files_are_short() -> None:
-    assert {path for path, text in FILES.items() if len(text.splitlines()) > LINES_OF_A_FILE} == LONG_FILES
+    assert [path for path, text in FILES.items() if len(text.splitlines()) > LINES_OF_A_FILE] == []
 
 
 def test_functions_are_short() -> None:
-    long = {f"{path}::{f.name}" for path in FILES for f in functions(path) if length(f) > LINES_OF_A_FUNCTION}
-    assert long == LONG_FUNCTIONS
+    assert [f"{path}::{f.name}" for path in FILES for f in functions(path) if length(f) > LINES_OF_A_FUNCTION] == []
 
 
 def test_what_others_call_has_docstrings() -> None:
     nodes = [(path, node) for path, text in FILES.items() for node in public(ast.parse(text))]
     without = [f"{path}:{node.lineno} {node.name}" for path, node in nodes if ast.get_docstring(node) is None]
     assert 1 - len(without) / len(nodes) >= SHARE_WITH_DOCSTRINGS, without
+
+
+def test_sentences_name_their_subjects() -> None:
+    paths = [
+        ROOT / "README.md",
+        *(p for folder in ("pgjq", "sql", "docs", "examples") for p in (ROOT / folder).rglob("*")),
+    ]
+    texts = {path: path.read_text() for path in paths if path.suffix in {".py", ".sql", ".lua", ".md", ".html"}}
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path, text in texts.items()
+        for line in text.splitlines()
+        if PRONOUNS.search(line)
+    ]
+    assert len(found) < LINES_WITHOUT_A_SUBJECT, found

@@ -18,12 +18,21 @@ from tests.databases import new_database
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-ROLES = ("producer", "worker", "monitor", "admin")
-TABLES = ("pgjq.queue", "pgjq.worker", "pgjq.body", "pgjq.job", "pgjq.done", "pgjq.progress", "pgjq.time_slot")
+ROLES = ("producer", "worker", "monitor", "spark", "admin")
+TABLES = (
+    "pgjq.queue",
+    "pgjq.worker",
+    "pgjq.body",
+    "pgjq.job",
+    "pgjq.done",
+    "pgjq.progress",
+    "pgjq.attempt",
+    "pgjq.time_slot",
+)
 
 
 @dataclass(frozen=True)
-class House:
+class ByRole:
     """The database for the server's superuser and for the schema's owner, and a storage for each role and the owner."""
 
     superuser: str
@@ -90,10 +99,10 @@ def role_logins(server: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def house(role_logins: dict[str, str]) -> Iterator[House]:
+def by_role(role_logins: dict[str, str]) -> Iterator[ByRole]:
     """That database, with storages of the test's own."""
     with ExitStack() as stack:
         storages = {role: pgjq.PostgresStorage(role_logins[role]) for role in (*ROLES, "owner")}
         for storage in storages.values():
             stack.callback(storage.close)
-        yield House(role_logins["superuser"], role_logins["owner"], storages)
+        yield ByRole(role_logins["superuser"], role_logins["owner"], storages)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 import pgjq
+from pgjq.background import BackgroundThread
 from pgjq.blocking import drive
+from pgjq.storage.postgres import listener
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
@@ -46,3 +50,29 @@ def test_a_background_thread_opens_no_connection_after_the_close_of_its_own(data
     with pytest.raises(pgjq.StorageError, match="closed"):
         drive(ops.next_deadline())
     storage.close()
+
+
+def test_a_listener_that_connects_too_late_closes_its_connection(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The close does not wait for a thread that hangs in a connection attempt; the check of leaks sees a socket."""
+    storage, connect = pgjq.PostgresStorage(database), psycopg.connect
+    connecting, closed = threading.Event(), threading.Event()
+
+    def connect_late(*args: Any, **options: Any) -> Any:
+        if options.get("application_name") == "pgjq listener":
+            connecting.set()
+            assert closed.wait(60)
+        return connect(*args, **options)
+
+    with pytest.raises(pgjq.TimeoutError):
+        pgjq.Client(storage).enqueue_and_wait("q", "a", None, timeout=0.1)
+    monkeypatch.setattr(psycopg, "connect", connect_late)
+    monkeypatch.setattr(listener, "PROBE_SELDOM_SECONDS", 0.2)  # No subscriber is left to notice the loss for.
+    with connect(database, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgjq listener'")
+    assert connecting.wait(60)
+    with monkeypatch.context() as patched:
+        patched.setattr(BackgroundThread, "join", lambda _self, timeout: timeout)
+        storage.close()
+    closed.set()

@@ -80,6 +80,24 @@ def test_overlapping_big_batches_do_not_deadlock(postgres: PostgresStorage) -> N
     assert client.get_queue_stats("q").queued == len(ids)
 
 
+def test_an_operation_that_a_deadlock_ended_is_repeated(database: str, postgres: PostgresStorage) -> None:
+    """The other transaction has the longer deadlock_timeout, so that PostgreSQL ends the operation."""
+    client = Client(postgres)
+    client.enqueue_many("q", [("a", None), ("b", None)])
+    lock = "select from pgjq.job where seq = (select seq from pgjq.body where id = %s) for update"
+    waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    with psycopg.connect(database) as other, psycopg.connect(database, autocommit=True) as watch:
+        other.execute("set deadlock_timeout = '60s'")
+        other.execute(lock, ["b"])
+        with ThreadPoolExecutor(1) as pool:
+            deleting = pool.submit(client.delete_many, "q", state="queued")
+            while watch.execute(waits).fetchone() == (0,):
+                assert not deleting.done()
+            other.execute(lock, ["a"])
+            other.commit()
+            assert deleting.result(60) == 2
+
+
 def test_a_big_batch_keeps_its_order_across_chunks(postgres: PostgresStorage) -> None:
     client = Client(postgres)
     ids = [f"{n * 7919 % 12_000:05}" for n in range(12_000)]

@@ -347,15 +347,22 @@ def test_a_schema_that_is_too_old_is_an_error_that_says_what_to_run(mode: str, d
 @every_mode
 def test_a_schema_that_is_too_new_is_an_error_that_says_what_to_upgrade(mode: str, database: str) -> None:
     with (
-        replaced_version(database, +1),
+        replaced_version(database, +2),
         closing(pgjq.PostgresStorage(database)) as storage,
-        pytest.raises(pgjq.SchemaError, match=r"has version 2, this code knows 1: upgrade pgjq"),
+        pytest.raises(pgjq.SchemaError, match=r"has version 3, this code knows 1 and works on 2: upgrade pgjq"),
     ):
         enqueue(mode, storage)
 
 
-def test_every_operation_looks_at_the_schema_first(database: str) -> None:
+@every_mode
+def test_the_next_schema_is_one_that_this_code_works_on(mode: str, database: str) -> None:
     with replaced_version(database, +1), closing(pgjq.PostgresStorage(database)) as storage:
+        enqueue(mode, storage)
+        assert pgjq.Client(storage).get_status("mail", "one") is not None
+
+
+def test_every_operation_looks_at_the_schema_first(database: str) -> None:
+    with replaced_version(database, +2), closing(pgjq.PostgresStorage(database)) as storage:
         client, operations = pgjq.Client(storage), storage.operations("sync")
         for operation in (
             lambda: client.get_status("mail", "one"),
@@ -371,7 +378,7 @@ def test_every_operation_looks_at_the_schema_first(database: str) -> None:
                 operation()
 
 
-@pytest.mark.parametrize("change", [-1, 0, +1], ids=["older", "missing", "newer"])
+@pytest.mark.parametrize("change", [-1, 0, +2], ids=["older", "missing", "newer"])
 def test_the_callers_transaction_outlives_a_schema_that_does_not_fit(change: int, empty_database: str) -> None:
     if change:
         pgjq.migrate(empty_database)
@@ -389,11 +396,12 @@ def test_the_callers_transaction_outlives_a_schema_that_does_not_fit(change: int
         assert connection.execute("select from mine").rowcount == 1
 
 
-def test_a_revision_of_the_future_is_an_error_that_says_what_to_upgrade(empty_database: str) -> None:
-    pgjq.migrate(empty_database)
-    execute(empty_database, "update pgjq.alembic_version set version_num = 'pgjq_9999'")
+def test_a_revision_of_the_future_is_an_error_that_says_what_to_upgrade(own_database: str) -> None:
+    execute(own_database, "update pgjq.alembic_version set version_num = 'pgjq_9999'")
+    pgjq.migrate(own_database)  # The version says that this code works on it.
+    execute(own_database, "create or replace function pgjq.schema_version() returns integer language sql return 3")
     with pytest.raises(pgjq.SchemaError, match=r"pgjq_9999.*upgrade"):
-        pgjq.migrate(empty_database)
+        pgjq.migrate(own_database)
 
 
 def test_migrating_without_the_right_to_is_a_storage_error(empty_database: str) -> None:

@@ -89,7 +89,7 @@ def test_the_command_makes_roles_and_prints_them(server: str) -> None:
         done = CliRunner().invoke(main, ["migrate", "--roles", "--schema", schema, "--url", owner])
         assert (done.exit_code, done.stdout.splitlines()[1]) == (
             0,
-            f"its roles are {schema}_producer, {schema}_worker, {schema}_monitor and {schema}_admin",
+            f"its roles are {schema}_producer, {schema}_worker, {schema}_monitor, {schema}_spark and {schema}_admin",
         )
         assert execute(owner, USERS, schema=schema) == [(f"{schema}_{role}",) for role in sorted(ROLES)]
         printed = CliRunner().invoke(main, ["migrate", "sql", "--roles", "--schema", schema]).stdout

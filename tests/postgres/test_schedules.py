@@ -10,22 +10,22 @@ import pytest
 
 import pgjq
 from pgjq.testing.clock import PostgresClock
-from tests.schedules.conftest import Place, wait_until
+from tests.schedules.conftest import StorageHarness, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture
-def place(database: str) -> Iterator[Place]:
+def harness(database: str) -> Iterator[StorageHarness]:
     clock = PostgresClock(database)
-    place = Place(pgjq.PostgresStorage(database), clock, "sync", lambda: pgjq.PostgresStorage(database))
-    yield place
-    place.close()
+    harness = StorageHarness(pgjq.PostgresStorage(database), clock, "sync", lambda: pgjq.PostgresStorage(database))
+    yield harness
+    harness.close()
     clock.restore()
 
 
-def test_sql_creates_a_schedule_that_the_next_worker_plans(place: Place, database: str) -> None:
+def test_sql_creates_a_schedule_that_the_next_worker_plans(harness: StorageHarness, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("select pgjq.create_schedule('s', 'imports', '{\"a\": 1}', '0 * * * *', null, 'Europe/Berlin')")
         sql.execute("select pgjq.create_schedule('wrong', 'imports', cron => 'every day')")
@@ -36,37 +36,37 @@ def test_sql_creates_a_schedule_that_the_next_worker_plans(place: Place, databas
         for bad in ("every => 0.1", "cron => '* * * * *', every => 5", "every => 60, missed => 'no'", "every => 'NaN'"):
             with pytest.raises(psycopg.errors.CheckViolation):
                 sql.execute(f"select pgjq.create_schedule('t', 'imports', {bad})")
-        with place.worker():
-            wait_until(lambda: place.client.get_schedule("s").next_run_at is not None)
-            wait_until(lambda: all(place.client.get_schedule(n).error for n in ("wrong", "mars", "odd")))
-            place.advance(3600)
-            assert place.outcomes("s", 1) == ["made"]
-            assert [tick.outcome for tick in place.client.get_schedule_ticks("wrong")] == ["invalid"]
+        with harness.worker():
+            wait_until(lambda: harness.client.get_schedule("s").next_run_at is not None)
+            wait_until(lambda: all(harness.client.get_schedule(n).error for n in ("wrong", "mars", "odd")))
+            harness.advance(3600)
+            assert harness.outcomes("s", 1) == ["made"]
+            assert [tick.outcome for tick in harness.client.get_schedule_ticks("wrong")] == ["invalid"]
             assert sql.execute("select pgjq.pause_schedule('s')").fetchone() == (True,)
-            place.advance(3600)
-            assert place.outcomes("s", 2)[-1] == "paused"
+            harness.advance(3600)
+            assert harness.outcomes("s", 2)[-1] == "paused"
             assert sql.execute("select pgjq.resume_schedule('s')").fetchone() == (True,)
-            place.advance(3600)
-            assert place.outcomes("s", 3)[-1] == "made"
+            harness.advance(3600)
+            assert harness.outcomes("s", 3)[-1] == "made"
         rows = sql.execute("select name, last_outcome, error is null from pgjq.schedules order by name").fetchall()
         assert rows[2:] == [("s", "made", True), ("wrong", "invalid", False)]
         assert sql.execute("select pgjq.delete_schedule('s')").fetchone() == (True,)
-    job = place.client.get_status("imports", "s@2026-01-01T01:00:00Z")
+    job = harness.client.get_status("imports", "s@2026-01-01T01:00:00Z")
     assert job is not None
-    place.client.update_schedule("wrong", cron="@daily")  # Mended, it runs.
-    assert place.client.get_schedule("wrong").error is None
+    harness.client.update_schedule("wrong", cron="@daily")  # Mended, it runs.
+    assert harness.client.get_schedule("wrong").error is None
 
 
-def test_a_thousand_ticks_are_made_in_batches_by_two_workers(place: Place, database: str) -> None:
+def test_a_thousand_ticks_are_made_in_batches_by_two_workers(harness: StorageHarness, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("select pgjq.create_schedule('s' || n, 'imports', every => 60) from generate_series(1, 1000) as n")
-        with place.worker(), closing(place.reopen()) as other:
+        with harness.worker(), closing(harness.reopen()) as other:
             second = pgjq.Queue("third", storage=other, block_timeout=300)
             second.execute(lambda job: job.id)
             with second:
                 planned = "select count(next_run_at) from pgjq.schedule"
                 wait_until(lambda: sql.execute(planned).fetchone() == (1000,))
-                place.advance(60)
+                harness.advance(60)
                 wait_until(lambda: sql.execute("select count(*) from pgjq.job").fetchone() == (1000,))
         assert sql.execute("select count(distinct id) from pgjq.body").fetchone() == (1000,)
         explained = sql.execute("explain select min(due_at) from pgjq.schedule where due_at is not null").fetchall()

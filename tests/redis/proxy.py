@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class RedisProxy(Proxy):
     """A relay to the server of a URL; `url` leads through it. A command with the trap's words springs the trap."""
 
-    def __init__(self, upstream: str, trap: Trap) -> None:
+    def __init__(self, upstream: str, trap: Trap | None = None) -> None:
         server = urlsplit(upstream)
         super().__init__(f"host={server.hostname} port={server.port}", trap)
         self.url = f"redis://127.0.0.1:{self.port}"
@@ -37,7 +37,7 @@ class _Tapped:
         self._client, self._server = client, server
         self._commands = hiredis.Reader()  # A command is written as an answer with many parts is.
         self._answers = hiredis.Reader()
-        self._asked = self._told = 0
+        self._asked = self._result_from = 0
         self._armed: int | None = None
 
     def ways(self) -> list[Coroutine[Any, Any, None]]:
@@ -53,7 +53,7 @@ class _Tapped:
     def _answered(self, data: bytes) -> None:
         self._answers.feed(data)
         while self._answers.gets() is not False:
-            self._told += 1
+            self._result_from += 1
 
     async def _let_go(self) -> None:
         """Return, and the connection is cut; or never, and it is not."""
@@ -79,7 +79,7 @@ class _Tapped:
                 if self._armed is None:
                     self._client[1].write(data)
                     await self._client[1].drain()
-                elif self._told >= self._armed:
+                elif self._result_from >= self._armed:
                     if self._trap.half == "torn":
                         self._client[1].write(data[: len(data) // 2])
                     self._trap.sprung.set()

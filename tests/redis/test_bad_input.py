@@ -18,7 +18,7 @@ from pgjq.storage.redis.enqueue import MOST
 from pgjq.storage.redis.keys import Keys
 from pgjq.storage.redis.transport import Gate
 from tests.redis_server import MAKES, Make, RedisServer
-from tests.worker.conftest import Heard
+from tests.worker.conftest import Events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_wrong_password_is_said_to_be(tmp_path: Path) -> None:
         for url in (server.url, server.url.replace("//", "//:wrong@")):
             with (
                 contextlib.closing(pgjq.RedisStorage(url)) as storage,
-                pytest.raises(pgjq.StorageError, match="let us"),
+                pytest.raises(pgjq.StorageError, match="check the credentials"),
             ):
                 enqueue(storage)
         with contextlib.closing(pgjq.open_storage(server.url.replace("//", "//:open%20sesame@"))) as storage:
@@ -137,7 +137,7 @@ def test_what_needs_a_transaction_is_refused_and_says_what_to_do(redis_storage: 
         with job.transaction():
             raise AssertionError
 
-    failed = Heard(queue, "failed")
+    failed = Events(queue, "failed")
     with queue:
         queue.enqueue("a", None)
         failed.wait()
@@ -151,7 +151,7 @@ def test_no_two_names_share_a_key_and_those_of_a_queue_share_a_slot() -> None:
     seen: set[bytes] = set()
     for prefix in NAMES:
         keys = Keys(prefix)
-        common = {name.encode() for name in (*keys.workers, keys.events, keys.wake, keys.office("r"))}
+        common = {name.encode() for name in (*keys.workers, keys.events, keys.wake, keys.leader_key("r"))}
         assert seen.isdisjoint(common)
         seen |= common
         for queue in NAMES:
@@ -181,7 +181,7 @@ def test_a_client_of_ones_own_serves_both_modes_and_stays_open(redis_url: str) -
         storage = pgjq.RedisStorage(client=mine, prefix="own")
         queue = pgjq.Queue("q", storage=storage, worker_id="ann")
         queue.execute(lambda job: job.payload + 1)
-        done = Heard(queue, "completed")
+        done = Events(queue, "completed")
         with queue:
             queue.enqueue("a", 1)
             done.wait()
@@ -227,7 +227,7 @@ def form_cluster(stack: contextlib.ExitStack, directory: Path, make: Make) -> li
 def live(storage: pgjq.RedisStorage) -> None:
     """Use every operation on two queues."""
     queues = [pgjq.Queue(name, storage=storage) for name in ("one", "two")]
-    done = [Heard(queue, "completed") for queue in queues]
+    done = [Events(queue, "completed") for queue in queues]
     for queue in queues:
         queue.execute(lambda job: job.payload)
     worker = pgjq.Worker(*queues, concurrency=4)

@@ -25,7 +25,7 @@ BLOCK_TIMEOUT = 300.0
 LIMIT = 60.0
 
 
-class Place:
+class StorageHarness:
     """A storage, its clock, and clients: `client` blocks, `call` uses the client of the test's mode."""
 
     def __init__(self, storage: Storage, clock: Any, mode: str, reopen: Callable[[], Storage]) -> None:
@@ -85,18 +85,18 @@ def wait_until(condition: Callable[[], object], limit: float = LIMIT) -> None:
 
 
 @pytest.fixture(params=["memory-sync", "file-async", "postgres-async"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageHarness]:
     kind, mode = request.param.split("-")
-    yield from open_place(kind, mode, request, tmp_path)
+    yield from open_harness(kind, mode, request, tmp_path)
 
 
-def open_place(kind: str, mode: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def open_harness(kind: str, mode: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageHarness]:
     if kind == "postgres":
         conninfo = request.getfixturevalue("database")
         clock = PostgresClock(conninfo)
-        place = Place(pgjq.PostgresStorage(conninfo), clock, mode, lambda: pgjq.PostgresStorage(conninfo))
-        yield place
-        place.close()
+        harness = StorageHarness(pgjq.PostgresStorage(conninfo), clock, mode, lambda: pgjq.PostgresStorage(conninfo))
+        yield harness
+        harness.close()
         clock.restore()
         return
     clock = ManualClock()
@@ -105,6 +105,6 @@ def open_place(kind: str, mode: str, request: pytest.FixtureRequest, tmp_path: P
         if kind == "memory"
         else (lambda: pgjq.FileStorage(tmp_path / "jobs", clock=clock))
     )
-    place = Place(make(), clock, mode, make)
-    yield place
-    place.close()
+    harness = StorageHarness(make(), clock, mode, make)
+    yield harness
+    harness.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
 import pytest
@@ -11,10 +12,13 @@ import pytest
 from pgjq.errors import ValidationError
 from pgjq.schedules import cron, times, zone
 from pgjq.schedules.cron import parse
+from pgjq.schedules.plan import plan
+from pgjq.schedules.schedule import Schedule
 from pgjq.schedules.times import MICROSECOND, BoundedTimes, CronTimes, IntervalTimes
 from pgjq.schedules.zone import find_zone
-from tests.schedules.reference import ZONES, check_zone, forward
+from tests.schedules.reference import DAY, ZONES, changes, check_zone, fixed, forward
 
+HOUR = timedelta(hours=1)
 SUNDAY = datetime(2026, 11, 15, tzinfo=UTC)
 
 
@@ -137,6 +141,32 @@ def test_any_hour_keeps_its_interval_through_both_changes(name: str, expression:
         assert {b - a for a, b in itertools.pairwise(found)} == {timedelta(minutes=interval)}
 
 
+@pytest.mark.parametrize("expression", ["0 */2 * * *", "0 0-23/2 * * *", "0 0/2 * * *"])
+@pytest.mark.parametrize("name", ["Europe/Berlin", "America/New_York", "America/Santiago", "Australia/Lord_Howe"])
+def test_a_step_of_hours_keeps_its_interval_until_the_next_midnight(name: str, expression: str) -> None:
+    zone, calendar = find_zone(name), CronTimes(parse(expression), find_zone(name))
+    for day in changes(zone, date(2026, 1, 1), 365):
+        for each in (day - DAY, day):
+            midnight = fixed(zone, each, time())
+            end = fixed(zone, each + DAY, time())
+            assert forward(calendar, midnight, end) == [
+                midnight + n * 2 * HOUR for n in range(13) if n * 2 * HOUR < end - midnight
+            ]
+
+
+def test_the_two_hours_of_a_day_with_23_and_one_with_25() -> None:
+    spring, autumn = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 10, 24, 22, tzinfo=UTC)
+    shown = [line[10:12] for line in runs("0 */2 * * *", spring, 14, "Europe/Berlin")]
+    assert shown == ["00", "03", "05", "07", "09", "11", "13", "15", "17", "19", "21", "23", "00", "02"]
+    shown = [line[10:12] for line in runs("0 */2 * * *", autumn, 15, "Europe/Berlin")]
+    assert shown == ["00", "02", "03", "05", "07", "09", "11", "13", "15", "17", "19", "21", "23", "00", "02"]
+    # Office hours are fixed times: they do not move with the length of the night.
+    assert [line[10:12] for line in runs("0 9-17/4 * * *", spring, 3, "Europe/Berlin")] == ["09", "13", "17"]
+    # Five does not divide the day: the last interval ends at midnight.
+    shown = [line[10:12] for line in runs("0 */5 * * *", autumn, 6, "Europe/Berlin")]
+    assert shown == ["00", "04", "09", "14", "19", "00"]
+
+
 def test_clocks_that_are_set_back_over_midnight_keep_the_order() -> None:
     start = datetime(2006, 10, 29, 1, 30, tzinfo=UTC)  # St John's went from 00:01 back to 23:01.
     found = forward(CronTimes(parse("*/10 * * * *"), find_zone("America/St_Johns")), start, start + timedelta(hours=4))
@@ -176,6 +206,12 @@ def test_no_search_takes_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
             calendar.after(datetime(year, 3, 2, tzinfo=UTC))
             calendar.before(datetime(year, 3, 2, tzinfo=UTC))
             assert steps < 5000, (expression, year)  # A step takes some microseconds.
+    for missed, most in (("all", 1000), ("once", 101)):
+        steps = 0
+        late = Schedule("s", "q", b"", times.EPOCH, times.EPOCH, cron="* * * * 7#5", missed=missed)  # type: ignore[arg-type]
+        planned = plan(replace(late, next_run_at=times.EPOCH), datetime(2026, 3, 28, tzinfo=UTC))
+        assert len(planned.ticks) == most
+        assert steps < 5000, missed  # A date is searched once, not for each of its ticks.
     for expression in ("0 0 30 2 *", "0 0 31 4,6,9,11 *"):
         steps = 0
         with pytest.raises(ValidationError):

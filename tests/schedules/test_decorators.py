@@ -11,11 +11,11 @@ import pgjq
 from tests.schedules.conftest import wait_until
 
 if TYPE_CHECKING:
-    from tests.schedules.conftest import Place
+    from tests.schedules.conftest import StorageHarness
 
 
-def test_a_decorated_function_runs_at_its_times(place: Place) -> None:
-    imports = pgjq.Queue("imports", storage=place.storage, block_timeout=300)
+def test_a_decorated_function_runs_at_its_times(harness: StorageHarness) -> None:
+    imports = pgjq.Queue("imports", storage=harness.storage, block_timeout=300)
     ran: list[Any] = []
     done = threading.Semaphore(0)
 
@@ -31,37 +31,37 @@ def test_a_decorated_function_runs_at_its_times(place: Place) -> None:
 
     feed.schedule("30 3 * * *", 7, full=True)
     imports.schedule(every=3600, name="feed 8", overlap="skip")(feed.call(8))
-    assert place.client.get_schedules() == []  # Declaring stores nothing.
+    assert harness.client.get_schedules() == []  # Declaring stores nothing.
     with imports:
-        wait_until(lambda: len(place.client.get_schedules()) == 3)
-        found = {schedule.name: schedule for schedule in place.client.get_schedules()}
+        wait_until(lambda: len(harness.client.get_schedules()) == 3)
+        found = {schedule.name: schedule for schedule in harness.client.get_schedules()}
         assert sorted(found) == ["feed 8", "feed(7, full=true)", "nightly"]
         assert (found["nightly"].timezone, found["nightly"].options["priority"]) == ("Europe/Berlin", 7)
-        assert found["nightly"].next_run_at == place.at("02:00:00")
+        assert found["nightly"].next_run_at == harness.at("02:00:00")
         assert found["nightly"].payload == {"task": "nightly", "args": [], "kwargs": {}}
-        place.advance(3.5 * 3600)
+        harness.advance(3.5 * 3600)
         for _ in range(3):
             assert done.acquire(timeout=60)
     assert sorted(map(str, ran)) == ["(7, True)", "(8, False)", "nightly"]
 
 
-def test_a_restart_keeps_the_next_run_and_a_new_version_changes_it(place: Place) -> None:
-    place.client.create_schedule("other", "imports", every=60)
+def test_a_restart_keeps_the_next_run_and_a_new_version_changes_it(harness: StorageHarness) -> None:
+    harness.client.create_schedule("other", "imports", every=60)
 
     def start(times: int, cron: str, **options: Any) -> None:
-        queue = pgjq.Queue("imports", storage=place.storage, block_timeout=300)
+        queue = pgjq.Queue("imports", storage=harness.storage, block_timeout=300)
         queue.schedule(cron, name="s", **options)(queue.task(_nothing))
         with queue:
-            place.advance(60)
-            place.ticks("other", times)  # A worker declares its schedules before it ticks any.
+            harness.advance(60)
+            harness.ticks("other", times)  # A worker declares its schedules before it ticks any.
 
     for times in (1, 2, 3):  # Deployments come more often than the tick.
         start(times, "0 * * * *")
-        assert place.client.get_schedule("s").next_run_at == place.at("01:00:00")
+        assert harness.client.get_schedule("s").next_run_at == harness.at("01:00:00")
     start(4, "30 * * * *", missed="skip")
-    changed = place.client.get_schedule("s")
-    assert (changed.cron, changed.missed, changed.next_run_at) == ("30 * * * *", "skip", place.at("00:30:00"))
-    assert [schedule.name for schedule in place.client.get_schedules()] == ["other", "s"]  # None is deleted.
+    changed = harness.client.get_schedule("s")
+    assert (changed.cron, changed.missed, changed.next_run_at) == ("30 * * * *", "skip", harness.at("00:30:00"))
+    assert [schedule.name for schedule in harness.client.get_schedules()] == ["other", "s"]  # None is deleted.
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""The lease protocol in seeded stories: thousands in memory, some on other storages, and mutants found out."""
+"""The lease protocol in seeded histories: thousands in memory, some on other storages, and mutants found out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pgjq import MemoryStorage
 from pgjq.storage.model import runs
 from pgjq.storage.model.jobs import Jobs
 from pgjq.testing import PostgresClock, RedisClock
-from pgjq.testing.simulation import Story, play, play_all
+from pgjq.testing.simulation import Simulation, play, play_all
+from pgjq.testing.simulation_losses import LossySimulation, play_lossy
 
 if TYPE_CHECKING:
     from pgjq import PostgresStorage, RedisStorage
@@ -25,6 +26,30 @@ def test_thousands_of_stories_keep_every_invariant() -> None:
     assert play_all(range(STORIES)) == STORIES
 
 
+@pytest.mark.parametrize("seed", [28, 92, 217, 382])
+def test_seeds_in_which_a_reaper_ended_a_run_whose_settlement_was_not_answered(seed: int) -> None:
+    play_lossy(seed)
+
+
+def test_lost_replies_keep_every_invariant() -> None:
+    for seed in range(STORIES // 3):
+        play_lossy(seed)
+
+
+def test_lost_replies_have_the_same_answers_on_postgres(database: str, postgres: PostgresStorage) -> None:
+    clock = PostgresClock(database)
+    for seed in range(12):
+        answers = LossySimulation(seed, postgres, clock, queue=f"lossy {seed}").play()
+        assert answers == play_lossy(seed), f"seed {seed} tells PostgreSQL and memory apart"
+
+
+def test_lost_replies_have_the_same_answers_on_redis(redis_storage: RedisStorage) -> None:
+    clock = RedisClock(redis_storage)
+    for seed in range(12):
+        answers = LossySimulation(seed, redis_storage, clock, queue=f"lossy {seed}").play()
+        assert answers == play_lossy(seed), f"seed {seed} tells Redis and memory apart"
+
+
 def test_a_story_is_the_same_every_time() -> None:
     assert play(7) == play(7)
     assert play(7) != play(8)
@@ -33,14 +58,14 @@ def test_a_story_is_the_same_every_time() -> None:
 def test_the_same_seeds_have_the_same_answers_on_postgres(database: str, postgres: PostgresStorage) -> None:
     clock = PostgresClock(database)
     for seed in ON_POSTGRES:
-        answers = Story(seed, postgres, clock, queue=f"story {seed}").play()
+        answers = Simulation(seed, postgres, clock, queue=f"simulation {seed}").play()
         assert answers == play(seed), f"seed {seed} tells PostgreSQL and memory apart"
 
 
 def test_the_same_seeds_have_the_same_answers_on_redis(redis_storage: RedisStorage) -> None:
     clock = RedisClock(redis_storage)
     for seed in ON_REDIS:
-        answers = Story(seed, redis_storage, clock, queue=f"story {seed}").play()
+        answers = Simulation(seed, redis_storage, clock, queue=f"simulation {seed}").play()
         assert answers == play(seed), f"seed {seed} tells Redis and memory apart"
 
 

@@ -64,9 +64,11 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
         .appName("pgjq tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config(
+            "spark.sql.adaptive.enabled", "false"
+        )  # It cuts a query into more jobs, which cost more than they gain.
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.eventLog.enabled", "true")
         .config("spark.eventLog.dir", events.as_uri())
         .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri())
@@ -79,6 +81,20 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
         session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def delta_runtime(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have delta-rs start its threads and sockets, which stay for the life of the process."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    place = str(tmp_path_factory.mktemp("delta") / "table")
+    write_deltalake(place, pa.table({"n": [1]}))
+    write_deltalake(place, pa.table({"n": [1]}), mode="overwrite", predicate="n = 1")
+    table = DeltaTable(place)
+    table.to_pyarrow_table()
+    table.delete("n = 1")
 
 
 @pytest.fixture(autouse=True)
@@ -115,5 +131,5 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
     Marks must be there before pytest-xdist reads them, which it does in `pytest_collection_modifyitems`.
     """
-    item.add_marker(pytest.mark.timeout(400))
+    item.add_marker(pytest.mark.timeout(600))  # A busy machine starts Java and Python slowly.
     item.add_marker(pytest.mark.xdist_group("spark"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.cluster import QUICK_JAVA, cluster, environment
-from tests.spark.scene import ask
+from tests.spark.finished_jobs import ask
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 from psycopg.rows import dict_row
 
 from pgjq.cli import main
 from pgjq.spark import register
 from pgjq.spark.pipeline.anomalies import find_anomalies
-from pgjq.spark.pipeline.endings import COLUMNS, endings
+from pgjq.spark.pipeline.demo_history import make_history
 from pgjq.spark.pipeline.extract import Source
-from pgjq.spark.pipeline.history import make_history
+from pgjq.spark.pipeline.jobs_table import COLUMNS, endings
 from pgjq.spark.pipeline.lake import Lake
-from pgjq.spark.pipeline.metrics import hourly
+from pgjq.spark.pipeline.manifest import TABLES
+from pgjq.spark.pipeline.metrics import daily, hourly
 from pgjq.spark.pipeline.run import run
 from tests.databases import new_database
-from tests.spark.pasts import METRICS, PLANTED, QUIET, Past, read_parquet, table
+from tests.spark.generated_history import METRICS, PLANTED, QUIET, GeneratedHistory, read_parquet, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,15 +44,20 @@ BACKLOG = (12, 9, 13, {("mail", "ended"), ("mail", "wait_p95")})
 
 @pytest.fixture(scope="module")
 def past(
-    server: str, template: NoopExecutor, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Past]:
+    server: str,
+    template: NoopExecutor,
+    spark: SparkSession,
+    delta_runtime: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[GeneratedHistory]:
     """A history with incidents, and its lake."""
+    del delta_runtime
     with new_database(server, template) as url:
         made = make_history(url, PLANTED)
         lake = tmp_path_factory.mktemp("lakes") / "planted"
-        summary = run(spark, Source(url), str(lake))
+        summary = run(spark, Source(url), str(lake), delta=str(lake.with_name("delta")))
         assert summary.read == summary.jobs == made
-        yield Past(url, lake)
+        yield GeneratedHistory(url, lake)
 
 
 def test_the_same_seed_makes_the_same_history(database: str, own_database: str) -> None:
@@ -65,7 +72,7 @@ def test_the_same_seed_makes_the_same_history(database: str, own_database: str) 
     assert make(database) == make(own_database)
 
 
-def test_metrics_are_what_sql_says(past: Past) -> None:
+def test_metrics_are_what_sql_says(past: GeneratedHistory) -> None:
     with psycopg.connect(past.url, row_factory=dict_row) as connection:
         said = {
             (r["queue"], r["task"], r["hour"]): r
@@ -81,7 +88,17 @@ def test_metrics_are_what_sql_says(past: Past) -> None:
             )
 
 
-def test_worker_skew_is_the_busiest_workers_share_over_the_average(past: Past) -> None:
+def test_delta_tables_are_those_of_the_lake(past: GeneratedHistory) -> None:
+    for name in TABLES:
+        there = past.lake.with_name("delta") / name
+        rows = DeltaTable(str(there)).to_pyarrow_table().to_pylist() if there.exists() else []
+        assert len(rows) == len(table(past.lake, name)), name
+    days = DeltaTable(str(past.lake.with_name("delta") / "days")).to_pyarrow_table().to_pylist()
+    assert {str(row.pop("date")) for row in days} == set(Lake.open(str(past.lake)).manifest.days)
+    assert sorted(days, key=str) == sorted(table(past.lake, "days"), key=str)
+
+
+def test_worker_skew_is_the_busiest_workers_share_over_the_average(past: GeneratedHistory) -> None:
     question = """
         select queue, day, max(n) / avg(n) from (
             select q.name as queue, (d.finished_at at time zone 'UTC')::date as day, count(*) as n
@@ -100,7 +117,7 @@ def test_worker_skew_is_the_busiest_workers_share_over_the_average(past: Past) -
     assert [skew for _, skew in sorted(measured.items())] == pytest.approx([skew for _, skew in said])
 
 
-def test_stalls_count_for_the_worker_that_they_happened_on(past: Past) -> None:
+def test_stalls_count_for_the_worker_that_they_happened_on(past: GeneratedHistory) -> None:
     with psycopg.connect(past.url) as connection:
         said = dict(connection.execute("select unnest(stalled_on), count(*) from pgjq.progress group by 1").fetchall())
     stalls: dict[str, int] = {}
@@ -110,7 +127,7 @@ def test_stalls_count_for_the_worker_that_they_happened_on(past: Past) -> None:
     assert max(said, key=lambda worker: said[worker]) == "media-2"
 
 
-def test_what_was_planted_is_found_and_nothing_else(past: Past) -> None:
+def test_what_was_planted_is_found_and_nothing_else(past: GeneratedHistory) -> None:
     found = table(past.lake, "anomalies")
     for day, first, last, expected in (SLOW, BURST, HANGING, BACKLOG):
         begins, ends = (BEGINS + timedelta(days=day, hours=hour) for hour in (first, last))
@@ -122,14 +139,20 @@ def test_what_was_planted_is_found_and_nothing_else(past: Past) -> None:
     assert found == []
 
 
-def test_a_report_of_the_lake_shows_what_was_found(past: Past, tmp_path: Path) -> None:
+def test_a_report_of_the_lake_shows_what_was_found(past: GeneratedHistory, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     told = CliRunner().invoke(main, ["pipeline", "report", "--lake", str(past.lake), "--out", str(out), "--json"])
-    assert json.loads(told.output) == {"report": str(out), "bytes": out.stat().st_size}
+    said = json.loads(told.output)
+    assert (said["report"], said["bytes"]) == (str(out), out.stat().st_size)
+    assert said["findings"][0].keys() == {"queue", "title", "why", "command", "page"}
+    strict = ["pipeline", "report", "--lake", str(past.lake), "--out", str(out), "--slo", "*=99.99", "--check"]
+    assert CliRunner().invoke(main, strict).exit_code == 1
+    assert CliRunner().invoke(main, [*strict[:-2], "*=0", "--check"]).exit_code == 0
     page = out.read_text(encoding="utf-8")
     for queue in ("mail", "media", "billing", "search", "reports"):
         assert f"<h3>{queue}: run time</h3>" in page
-    assert page.count("above its band") == len([row for row in table(past.lake, "anomalies") if row["side"] == "above"])
+    for row in table(past.lake, "anomalies"):
+        assert f">{row['queue']}" in page
     assert "expire_in_seconds is 300" in page
     assert "media-2" in page
 
@@ -138,10 +161,11 @@ def test_a_history_in_which_nothing_happens_has_no_anomalies(database: str, spar
     make_history(database, QUIET)
     register(spark)
     history = spark.read.format("pgjq").options(url=database, columns=",".join(COLUMNS)).load()
-    assert find_anomalies(hourly(endings(history))).collect() == []
+    jobs = endings(history)
+    assert find_anomalies(hourly(jobs), daily(jobs)).collect() == []
 
 
-def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: Past) -> None:
+def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: GeneratedHistory) -> None:
     question = """
         select name, percentile_disc(0.95) within group (order by extract(epoch from finished_at - started_at)::float8)
         from pgjq.done join pgjq.queue q on q.id = queue_id where state = 3 and finished_at < %s group by 1
@@ -161,7 +185,7 @@ def test_advice_is_twice_the_p95_and_says_which_definitions_disagree(past: Past)
     assert advice["search"]["disagrees"] == []
 
 
-def _files(past: Past, lake: Lake, name: str, day: str) -> list[dict[str, Any]]:
+def _files(past: GeneratedHistory, lake: Lake, name: str, day: str) -> list[dict[str, Any]]:
     (directory,) = lake.manifest.directories(name, [day])
     return [row for file in (past.lake / directory).glob("*.parquet") for row in read_parquet(str(file))]
 

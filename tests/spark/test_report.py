@@ -11,17 +11,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pgjq
 from pgjq.spark.pipeline.lake import Lake, Manifest
-from pgjq.spark.report.figures import SLOTS, Figures, average_hours, largest
-from pgjq.spark.report.page import write_page
+from pgjq.spark.report.forecast import forecast
+from pgjq.spark.report.formatting import between, count, duration, share
+from pgjq.spark.report.page import Report
+from pgjq.spark.report.page import write_page as write_report
+from pgjq.spark.report.report_data import SLOTS, Figures, average_hours, largest
+from pgjq.spark.report.slo import objectives, read_targets
 from pgjq.spark.report.svg import nice_ceiling
-from pgjq.spark.report.wording import between, count, duration, share
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script>\"'&</title></svg><img src=x onerror=alert(1)>"
 EMPTY = {"br", "img", "meta", "input", "link"}
+
+
+def write_page(figures: Figures, **options: Any) -> str:
+    return write_report(Report(figures, **options))
 
 
 class Reader(HTMLParser):
@@ -69,6 +77,7 @@ def figures(name: str, **values: Any) -> Figures:
     begins = datetime(2026, 1, 2, 10, tzinfo=UTC)
     anomaly = {
         "queue": name, "task": name, "measure": "run_p95", "side": "above", "begins": begins,
+        "grain": "hour",
         "ends": begins + timedelta(hours=2), "value": 12.5, "usual": 2.0, "low": 1.0, "high": 3.0, "score": 9.0,
     }  # fmt: skip
     advice = {
@@ -94,11 +103,12 @@ def figures(name: str, **values: Any) -> Figures:
 def test_a_page_has_every_chart_and_table() -> None:
     page = write_page(figures("mail"))
     reader = read(page)
-    for title in ("Throughput", "Anomalies", "Latency", "Failures by error", "Stalls by worker", "Heat map", "Advice"):
+    titles = ("Throughput", "Anomalies", "Latency", "Failures by error", "Stalls by worker", "Heat map", "Advice")
+    for title in (*titles, "Targets", "Backlog", "Forecast", "What if"):
         assert title in reader.text
     assert "run time, p95 above its band" in reader.text
     assert "12.5 s" in reader.text
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5 + 5  # Of everything, and of the last seven days.
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:
@@ -140,6 +150,70 @@ def test_an_average_hour_is_of_as_many_mondays_as_there_were(tmp_path: Path) -> 
         pq.write_table(pa.table({"queue": ["mail"], "hour": [noon], "ended": [10]}), place / "part.parquet")
     heat = average_hours(Lake(tmp_path, manifest), dates)
     assert heat["mail"] == [10.0 if slot % 24 == 12 else 0.0 for slot in range(SLOTS)]
+
+
+def many_days(failed: int, days: int = 35, *, mondays: int = 100) -> Figures:
+    """Each Monday as many jobs, and ten on other days; on the last seven days some of them fail."""
+    dates = [date(2026, 1, 1) + timedelta(days=n) for n in range(days)]
+    counts = {one: mondays if one.weekday() == 0 else 10 for one in dates}
+    rows = {
+        one: day(ended=n, completed=n - lost, failed=lost)
+        for one, n in counts.items()
+        for lost in (failed if one in dates[-7:] else 0,)
+    }
+    totals = {name: sum(row[name] for row in rows.values()) for name in ("ended", "completed", "failed", "cancelled")}
+    return figures("mail", dates=dates, days={"mail": rows}, totals=totals, anomalies=[], advice=[], stalls=[])
+
+
+def test_a_missed_target_is_the_first_thing_to_do_with_its_command_and_its_jobs() -> None:
+    page = write_page(many_days(failed=1), web="https://jobs.example.com/")
+    verdict = page[page.index('class="verdict"') : page.index('class="controls"')]
+    assert "One thing to do today" in verdict
+    assert "<pre>pgjq jobs find --queue mail --state failed</pre>" in verdict
+    assert 'href="https://jobs.example.com/jobs?queue=mail&amp;state=failed&amp;ended_after=2026-01-29' in verdict
+    quiet = write_page(many_days(failed=0))
+    assert "Nothing to do today" in quiet
+    assert "href=" not in quiet
+
+
+def test_burn_rates_are_failures_over_what_may_fail() -> None:
+    (mail,) = objectives(many_days(failed=1), read_targets(["mail=95"]))
+    assert mail.burns[7] == pytest.approx(7 / 160 / 0.05)
+    assert (mail.is_missed, mail.burns[1]) == (False, pytest.approx(0.1 / 0.05))
+    (mail,) = objectives(many_days(failed=1), read_targets(["*=99.9"]))
+    assert (mail.is_missed, mail.left < 0) == (True, True)
+    for wrong in ("mail", "mail=", "=99", "mail=100", "mail=x"):
+        with pytest.raises(pgjq.ValidationError, match=r"such as mail=99\.9"):
+            read_targets([wrong])
+    with pytest.raises(pgjq.ValidationError, match="names the queue 'mial'"):
+        objectives(many_days(failed=1), read_targets(["mial=99"]))
+
+
+def test_a_forecast_knows_weekdays_and_how_wrong_it_was() -> None:
+    dates = [date(2026, 1, 1) + timedelta(days=n) for n in range(35)]
+    regular = {one: 100 if one.weekday() == 0 else 10 for one in dates}
+    ahead = forecast(regular, dates)
+    assert ahead is not None
+    assert (ahead.total, ahead.error) == (160.0, 0.0)
+    assert [value for one, value in ahead.days.items() if one.weekday() == 0] == [100.0]
+    doubled = regular | {one: 2 * regular[one] for one in dates[-7:]}
+    ahead = forecast(doubled, dates)
+    assert ahead is not None
+    assert ahead.error == pytest.approx(0.5)
+    assert forecast(regular, dates[:13]) is None
+
+
+def test_a_range_has_its_own_figures_and_is_compared_with_the_days_before_it() -> None:
+    whole = many_days(failed=1)
+    week = whole.last(7)
+    assert (len(week.dates), week.totals["failed"], week.totals["ended"]) == (7, 7, 160)
+    assert whole.last(7, before=7).totals["failed"] == 0
+    page = write_page(whole)
+    assert page.count('class="range ') == 3
+    assert "0 in the period before" in page
+    assert "+0% on the period before" in page
+    assert "body:has(#r1:checked) .range:not(.r1){display:none}" in page
+    assert 'body:has(#q0:checked) [data-q]:not([data-q="0"]){display:none}' in page
 
 
 def test_small_series_are_one_series_together() -> None:

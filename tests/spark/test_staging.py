@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,8 +20,8 @@ from pgjq.spark import commit, staging
 from pgjq.spark.jobs import check_frame, staged
 from pgjq.spark.options import read_options
 from pgjq.spark.writer import JobsWriter, StreamWriter, read_written
-from tests.spark.scene import BOOM, ask, do, end
-from tests.spark.writes import FRAME, ids, rows, stages, writer
+from tests.spark.finished_jobs import BOOM, ask, do, end
+from tests.spark.write_without_spark import FRAME, ids, rows, stages, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -269,6 +270,54 @@ def test_rows_that_cannot_be_jobs_are_named_and_leave_nothing(database: str, cas
     with pytest.raises(pgjq.ValidationError, match=message):
         one.write(iter([rows(["good"]), bad, rows(["better"])]))
     assert (stages(database), ids(database)) == ([], [])
+
+
+def test_bad_rows_go_to_quarantine_with_their_reasons_and_the_rest_is_written(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {
+                "id": pa.array(["good", None, "no JSON", "x" * 513, "NaN", "better"], pa.string()),
+                "payload": pa.array(["1", "2", "{oops", "3", "NaN", '{"a": 1}']),
+                "priority": pa.array([1, 1, 1, 1, 1, 1]),
+            }
+        ),
+        pa.RecordBatch.from_pydict(
+            {"id": pa.array(["NUL\0", "high"]), "payload": pa.array(["4", "5"]), "priority": pa.array([1, 99_999])}
+        ),
+        pa.RecordBatch.from_pydict({"id": pa.array(["deep"]), "payload": pa.array(["[" * 50_000 + "]" * 50_000])}),
+        pa.RecordBatch.from_pydict({"id": pa.array(["NUL"]), "payload": pa.array(['"a\0b"'])}),
+        rows(["last"]),
+    ]
+    one = writer(database, writeId="w", onBadRow="quarantine")
+    lost = one.write(iter(batches))  # Tried twice, and the first try's answer was lost.
+    kept = one.write(iter(batches))
+    assert (lost.rows, kept.rows) == (3, 3)
+    one.commit([kept])
+    again = writer(database, writeId="w", onBadRow="quarantine")
+    again._made = False
+    again.commit([again.write(iter(batches))])
+    assert ids(database) == ["good", "better", "last"]
+    found = ask(database, "select id, reason from pgjq.quarantine where write_id = 'w' and queue = 'mail'")
+    reasons = {None if name is None else name[:7]: reason for name, reason in found}
+    assert len(found) == len(reasons) == 8
+    for name, said in {
+        None: "must not be null", "no JSON": "is not JSON", "xxxxxxx": "1 to 512", "NaN": "is not JSON: .*NaN",
+        "NUL\N{REPLACEMENT CHARACTER}": "NUL", "high": "priority must be", "deep": "is not JSON|cannot be stored",
+        "NUL": "is not JSON",
+    }.items():  # fmt: skip
+        assert re.search(said, reasons[name]), (name, reasons[name])
+    written = read_written(read_options({"url": database}), "w")
+    assert written is not None
+    assert (written.jobs, written.duplicates, written.quarantined) == (3, 0, 8)
+    assert "8 rows are in pgjq.quarantine: they cannot be jobs (write w)" in caplog.messages
+    assert stages(database) == []
+    do(database, "update pgjq.quarantine set at = at - interval '31 days'")
+    do(database, "select pgjq.drop_old_stages()")
+    assert ask(database, "select count(*) from pgjq.quarantine") == [(0,)]
+    with pytest.raises(pgjq.ValidationError, match="onBadRow must be fail or quarantine, not 'skip'"):
+        writer(database, onBadRow="skip")
 
 
 def test_a_row_whose_id_was_not_kept_is_named_by_its_number(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import pgjq
 from pgjq.outcome import Completed
 from pgjq.spark import stream
-from pgjq.spark.available_now import STARTS, TOO_SLOW, run_available
 from pgjq.spark.columns import schema_of
 from pgjq.spark.options import read_options
-from pgjq.spark.stream import EndingsReader
-from tests.spark.scene import ask, do, end, finish
+from pgjq.spark.stream import StreamReader
+from tests.spark.available_now import STARTS, TOO_SLOW, run_available
+from tests.spark.finished_jobs import ask, do, end, finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def reader(url: str, **options: Any) -> EndingsReader:
-    return EndingsReader(read_options({"url": url, **options}), schema_of("history", ["id"]))
+def reader(url: str, **options: Any) -> StreamReader:
+    return StreamReader(read_options({"url": url, **options}), schema_of("history", ["id"]))
 
 
-def read(source: EndingsReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
+def read(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     batches = [batch for span in source.partitions(start, end) for batch in source.read(span)]
     return [job_id for batch in batches for job_id in batch.column(0).to_pylist()]
 
@@ -98,7 +98,7 @@ def test_a_stream_says_who_holds_it_back(
         source.latestOffset(source.initialOffset(), ReadAllAvailable())
     holder = rf"process {slow.info.backend_pid} in database {slow.info.dbname}, open for \d+ s"
     (said,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(f"the stream of endings waits for an open transaction: {holder}", said)
+    assert re.fullmatch(f"the stream of history waits for an open transaction: {holder}", said)
     newest = source.reportLatestOffset()
     assert newest is not None
     assert re.fullmatch(holder, newest["waits_for"])
@@ -157,6 +157,10 @@ def test_offsets_of_another_server_are_refused(postgres: pgjq.PostgresStorage, d
     source = reader(database)
     with pytest.raises(pgjq.StorageError, match=r"checkpoint is of another PostgreSQL server \(123"):
         source.latestOffset({"sys": "123", "xid": "7"}, ReadAllAvailable())
+    with pytest.raises(pgjq.StorageError, match=r"has read transactions to 9+, and the server's newest is \d+"):
+        source.latestOffset(source.initialOffset() | {"xid": "9" * 15}, ReadAllAvailable())
+    with pytest.raises(pgjq.QueueNotFoundError, match="there is no queue 'mial'"):
+        reader(database, queue="mial").initialOffset()
     do(database, "update pgjq.done set xid = 1000000000000")
     with pytest.raises(pgjq.StorageError, match="restored from another server's dump"):
         reader(database).initialOffset()
@@ -180,8 +184,8 @@ def test_a_role_that_may_only_read_can_stream(postgres: pgjq.PostgresStorage, da
         do(database, "drop owned by spark_reader; drop role spark_reader")
 
 
-def test_a_stream_reads_history_alone(database: str) -> None:
-    with pytest.raises(pgjq.ValidationError, match="a stream reads history, not jobs"):
+def test_a_stream_reads_rows_that_do_not_change(database: str) -> None:
+    with pytest.raises(pgjq.ValidationError, match="a stream reads history or events, not jobs"):
         reader(database, view="jobs")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -10,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import Event, MemoryStorage, Queue, ValidationError, Worker
+from pgjq import Client, Event, MemoryStorage, PostgresStorage, Queue, ValidationError, Worker
 from pgjq.testing import ManualClock
+from pgjq.testing.clock import PostgresClock
+from tests.cli.run_command import started
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from pgjq.testing.worker.harness import Harness
 
 
@@ -170,3 +176,84 @@ def test_a_rolling_deployment_loses_and_fails_nothing() -> None:
     assert len(ran) == 8
     assert {event.reason for event in warned} >= {"unknown_task", "newer_version"}
     new.client.close()
+
+
+SHOP = """
+import os
+import pgjq
+
+storage = pgjq.PostgresStorage(os.environ["PGJQ_URL"])
+mail = pgjq.Queue("mail", storage=storage, concurrency=2, visibility_timeout=86400)
+"""
+OLD = """
+
+@mail.task
+def welcome(name: str) -> list[object]:
+    return ["old", name]
+
+
+@mail.task
+def receipt(order: int) -> list[object]:
+    return ["old", order]
+"""
+NEW = """
+
+@mail.task(aliases=["welcome"])
+def greet(name: str) -> list[object]:
+    return ["new", name]
+
+
+@mail.task(version=2)
+def receipt(order: int, copies: int = 1) -> list[object]:
+    return ["new", order, copies]
+
+
+@mail.task
+async def refund(order: int) -> list[object]:
+    return ["new", order]
+"""
+
+
+@pytest.fixture
+def clock(database: str) -> Iterator[PostgresClock]:
+    clock = PostgresClock(database)
+    yield clock
+    clock.restore()
+
+
+def test_processes_of_two_versions_and_one_that_is_killed(database: str, clock: PostgresClock, tmp_path: Path) -> None:
+    """Producers of both versions go on while the old workers are replaced, one of them by a kill."""
+    (tmp_path / "old_shop.py").write_text(SHOP + OLD)
+    (tmp_path / "new_shop.py").write_text(SHOP + NEW)
+    old_jobs: list[Any] = [{"task": "welcome", "args": ["a"]}, {"task": "receipt", "args": [1]}]
+    new_jobs: list[Any] = [
+        {"task": "greet", "kwargs": {"name": "a"}},
+        {"task": "receipt", "args": [1, 2], "version": 2},
+        {"task": "refund", "args": [1]},
+    ]
+    with Client(PostgresStorage(database)) as client:
+
+        def enqueue(part: str, payloads: list[Any]) -> list[str]:
+            return [client.enqueue("mail", f"{part}{n}", payload).id for n, payload in enumerate(payloads)]
+
+        def pass_time(ids: list[str]) -> None:
+            """Move the clock until these jobs have ended; what is put back is due again after five minutes at most."""
+            while any(job.state not in ("completed", "failed") for job in client.get_statuses("mail", ids).values()):
+                clock.advance(300)
+                time.sleep(0.02)
+
+        with started("worker", "old_shop", url=database, directory=tmp_path) as first:
+            first.wait_for(" serves ")
+            with started("worker", "new_shop", url=database, directory=tmp_path) as second:
+                second.wait_for(" serves ")
+                pass_time(enqueue("both", old_jobs + new_jobs))
+                first.end(signal.SIGKILL)
+                pass_time(enqueue("late", old_jobs + new_jobs))
+                second.end()
+        found = {job.id: job for job in client.find_jobs("mail")}
+    assert {(job.state, job.attempts) for job in found.values()} == {("completed", 1)}
+    assert len(found) == 10
+    by_new = ["new", "a"], ["new", 1, 1], ["new", "a"], ["new", 1, 2], ["new", 1]
+    assert [found[f"late{n}"].result for n in range(5)] == list(by_new)
+    for n, result in enumerate(by_new):  # Jobs that both versions know may have run in either.
+        assert found[f"both{n}"].result in ([result] if n > 1 else [result, ["old", result[1]]])

@@ -1,7 +1,7 @@
 """pyright accepts the Python code of the documents and the examples.
 
-The blocks of a page are one module, after the page's stage (tests/docs/test_code.py); blocks with a title are files
-beside it. Blocks that are not run are not checked either.
+The blocks of a page are one module, after the page's setup (tests/docs/test_code_blocks.py); blocks with a title are
+files beside it. Blocks that are not run are not checked either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("typing")
-STAGES = ROOT / "tests" / "docs" / "stages"
+PAGE_SETUP = ROOT / "tests" / "docs" / "page_setup"
 CONFIG: dict[str, object] = {
     "typeCheckingMode": "standard",
     "pythonVersion": "3.11",
@@ -34,8 +34,8 @@ def write_page(page: Path, folder: Path) -> None:
     """Write the code of a page, as the modules that its reader would have."""
     folder.mkdir(parents=True)
     code = [block for block in blocks(page, "python") if block.excuse is None]
-    stage = STAGES / f"{page.stem.lower()}.py"
-    begin = ["import pgjq", stage.read_text() if stage.exists() else ""]
+    setup = PAGE_SETUP / f"{page.stem.lower()}.py"
+    begin = ["import pgjq", setup.read_text() if setup.exists() else ""]
     located = [f"# {page.name}, line {block.line}\n{block.text}" for block in code if block.title is None]
     (folder / "page.py").write_text("\n".join([*begin, *located]))
     for block in code:

@@ -65,5 +65,9 @@ def test_a_missed_error_and_an_unexpected_one_are_both_named() -> None:
 
 def test_both_kinds_of_program_are_there() -> None:
     files = {file for file, _ in marked(0)}
-    assert {program.name for program in PROGRAMS.glob("*.py")} - files == {"right_async.py", "right_sync.py"}
+    assert {program.name for program in PROGRAMS.glob("*.py")} - files == {
+        "right_async.py",
+        "right_sync.py",
+        "right_tasks.py",
+    }
     assert len(marked(0)) > 50

@@ -9,14 +9,14 @@ import pytest
 
 import pgjq
 from pgjq.blocking import drive
-from pgjq.testing.capabilities import STORAGES, replaced
+from pgjq.testing.capabilities_table import STORAGES, replaced
 
 PAGE = Path(__file__).parents[2] / "docs" / "storages.md"
 
 
 def test_the_table_in_the_documents_is_up_to_date() -> None:
     page = PAGE.read_text()
-    assert page == replaced(page), "run: python -m pgjq.testing.capabilities docs/storages.md"
+    assert page == replaced(page), "run: python -m pgjq.testing.capabilities_table docs/storages.md"
 
 
 def test_every_storage_is_in_the_table() -> None:
@@ -41,5 +41,5 @@ def test_a_storage_in_one_process_is_refused_several() -> None:
 
 
 def test_a_storage_without_leaders_says_so() -> None:
-    with pytest.raises(pgjq.UnsupportedError, match="no leaders"):
+    with pytest.raises(pgjq.UnsupportedError, match="no leader election"):
         drive(pgjq.MemoryStorage().operations("sync").resign("reaper", "ann"))

@@ -13,7 +13,7 @@ import pytest
 
 from pgjq import NewJob, QueueInfo, ValidationError
 from pgjq.cli import main
-from pgjq.cli.settings import from_declared
+from pgjq.cli.option_tables import from_declared
 from pgjq.declared_options import (
     ENQUEUE_OPTIONS,
     QUEUE_CHANGES,

@@ -11,7 +11,7 @@ from pgjq import NewJob, ValidationError
 from pgjq.definition import DEFAULTS, check_changes, define, inherit
 from pgjq.job_settings import settings
 from pgjq.options import DEFAULT_SETTINGS
-from pgjq.policy import POLICIES, given_back, is_busy, place, refusal
+from pgjq.policy import POLICIES, SLOTS, Policy
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown policy": ({"policy": "fifo"}, "policy must be one of standard, short"),
@@ -137,23 +137,22 @@ def test_a_debounce_is_a_slot_or_the_next_one() -> None:
         ("key_strict_fifo", None, "first", "first"),
     ],
 )
-def test_each_policy_has_its_places(policy: Any, queued: Any, processing: Any, failing: Any) -> None:
-    assert (place(policy, "queued"), place(policy, "processing"), place(policy, "failing")) == (
-        queued,
-        processing,
-        failing,
-    )
-    assert all(place(policy, ended) is None for ended in ("completed", "failed", "cancelled"))  # type: ignore[arg-type]
+def test_each_policy_has_its_slots(policy: Any, queued: Any, processing: Any, failing: Any) -> None:
+    slot = Policy(policy).slot
+    assert (slot("queued"), slot("processing"), slot("failing")) == (queued, processing, failing)
+    assert all(slot(ended) is None for ended in ("completed", "failed", "cancelled"))  # type: ignore[arg-type]
 
 
 def test_the_rules_by_example() -> None:
-    assert refusal("short", ["processing", "failing"]) is None
-    assert refusal("short", ["queued"]) == "queued"
-    assert refusal("exclusive", ["failing"]) == "failing"
-    assert is_busy("key_strict_fifo", ["failed"])
-    assert not is_busy("singleton", ["failed", "failing", "queued"])
-    assert given_back("stately", "failing", ["failing"]) == "failed"
-    assert given_back("stately", "failing", ["queued"]) == "failing"
-    assert given_back("short", "queued", ["queued"]) == "failing"
-    assert given_back("singleton", "queued", ["queued", "failing"]) == "queued"
-    assert POLICIES[0] == "standard"
+    assert Policy.SHORT.refusal(["processing", "failing"]) is None
+    assert Policy.SHORT.refusal(["queued"]) == "queued"
+    assert Policy.EXCLUSIVE.refusal(["failing"]) == "failing"
+    assert Policy.KEY_STRICT_FIFO.is_busy(["failed"])
+    assert not Policy.SINGLETON.is_busy(["failed", "failing", "queued"])
+    assert Policy.STATELY.state_after_release("failing", ["failing"]) == "failed"
+    assert Policy.STATELY.state_after_release("failing", ["queued"]) == "failing"
+    assert Policy.SHORT.state_after_release("queued", ["queued"]) == "failing"
+    assert Policy.SINGLETON.state_after_release("queued", ["queued", "failing"]) == "queued"
+    assert Policy.of_queue(8) is Policy.STANDARD
+    assert tuple(Policy) == POLICIES == tuple(SLOTS)
+    assert [policy.number for policy in Policy] == list(range(6))

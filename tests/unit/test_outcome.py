@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pgjq import Discard, Retry, Snooze
+from pgjq.job import JobError
 from pgjq.options import JobOptions
-from pgjq.outcome import Failed, Failing, Snoozed, decide
+from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed, decide, expire
 
 DELAYED = JobOptions(retry_delay=7)
 BACKING_OFF = JobOptions(retry_delay=3, retry_backoff=True)
@@ -47,3 +48,29 @@ def test_an_order_goes_before_the_attempts() -> None:
     discarded = decided(Discard("no use"), 1)
     assert isinstance(discarded, Failed)
     assert discarded.error.message == "no use"
+
+
+def test_a_snooze_may_be_shorter_than_a_second() -> None:
+    assert Snooze(delay=0.5).delay == 0.5
+    assert Snooze(delay=0).delay == 0
+    assert Snoozed().delay == 0
+
+
+@pytest.mark.parametrize("kind", [Failing, Failed])
+def test_an_attempt_that_took_too_long_is_marked(kind: type[Failing | Failed]) -> None:
+    outcome = kind(JobError("Expired", "too long"))
+    expired = expire(outcome)
+    assert isinstance(expired, kind)
+    assert (outcome.expired, expired.expired, expired.error) == (False, True, outcome.error)
+
+
+@pytest.mark.parametrize("outcome", [Completed(b"1"), Released(), Snoozed(1), Cancelled()], ids=repr)
+def test_an_outcome_that_is_no_failure_is_not_marked(outcome: Outcome) -> None:
+    assert expire(outcome) == outcome
+
+
+@pytest.mark.parametrize("kind", [Failing, Failed])
+def test_the_exception_is_no_part_of_a_failure_s_value(kind: type[Failing | Failed]) -> None:
+    error = JobError("ValueError", "boom")
+    assert kind(error, cause=ValueError("boom")) == kind(error)
+    assert "cause" not in repr(kind(error, cause=ValueError("boom")))

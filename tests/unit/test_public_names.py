@@ -21,7 +21,7 @@ PAGE = (ROOT / "docs" / "api.md").read_text()
 ROWS: list[tuple[str, str]] = re.findall(r"^\| `(pgjq[\w.]*)` \| (.+) \|$", PAGE, re.MULTILINE)
 DECLARED = {module: re.findall(r"`(\w+)`", names) for module, names in ROWS}
 PUBLIC = [(module, name) for module, names in {**DECLARED, "pgjq": pgjq.__all__}.items() for name in names]
-DOCUMENTS = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*")]
+DOCUMENTS = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.*")]
 # What a program that only names its queues must not load.
 HEAVY = {"alembic", "asyncio", "click", "importlib.metadata", "psycopg", "pyspark", "redis", "rich", "sqlalchemy"}
 

@@ -16,7 +16,7 @@ import pgjq
 from pgjq.migrate import status
 from pgjq.redaction import redact
 from pgjq.storage.postgres.conninfo import libpq_conninfo
-from tests.cli.command import run
+from tests.cli.run_command import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -254,7 +254,7 @@ def test_a_model_inside_a_model_comes_back_as_it_was(serde: Any) -> None:
 
 def test_a_field_that_a_type_does_not_have_is_passed_over_and_one_that_it_needs_is_not() -> None:
     assert JsonSerde(Line).deserialize(b'{"sku": "a", "price": "1", "newer": true}') == Line("a", Decimal(1))
-    with pytest.raises(ValidationError, match=r"it is no Line: .*missing 1 required .*'price'"):
+    with pytest.raises(ValidationError, match=r"it is not a valid Line: .*missing 1 required .*'price'"):
         JsonSerde(Line).deserialize(b'{"sku": "a"}')
 
 

@@ -48,8 +48,9 @@ class Chromium:
         self._number = 0
         self._buffer = b""
         self._session: str | None = None
-        (tab,) = (t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self._session = self.call("Target.attachToTarget", targetId=tab["targetId"], flatten=True)["sessionId"]
+        # A tab of our own: the browser's first one may appear after it answers.
+        tab = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
         self.call("Page.enable")
         self.call("Runtime.enable")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # One browser at a time.
 pytestmark = pytest.mark.xdist_group("chromium")
+LISTS = ("failures", "workers", "doctor", "audit")
 HOSTILE = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
 
 
@@ -33,7 +34,7 @@ def served(storage: Any) -> Generator[str]:
         0,
         log_level="error",
         access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=60,  # A busy browser takes its time to read and close.
     )
     listening = config.bind_socket()
     server = uvicorn.Server(config)
@@ -43,7 +44,7 @@ def served(storage: Any) -> Generator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
     finally:
         app.state.stopping = server.should_exit = True
-        thread.join(30)
+        thread.join(90)
         listening.close()
 
 
@@ -111,7 +112,16 @@ def test_no_page_is_wider_than_the_screen(browser: Chromium, width: int) -> None
     with served(storage) as url:
         browser.screen(width, 800, "dark" if width == 800 else "light")
         browser.open(f"{url}?token={TOKEN}")
-        for page in ("", "jobs", "queue?name=mail", "job?queue=mail&id=broken", "failures", "workers", "audit"):
+        for page in (
+            "",
+            "jobs",
+            "queue?name=mail",
+            "job?queue=mail&id=broken",
+            "failures",
+            "workers",
+            "doctor",
+            "audit",
+        ):
             browser.open(url + page)
             assert browser.run("document.documentElement.scrollWidth") <= width, page
             assert browser.run("document.styleSheets.length") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,9 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import pgjq
+from pgjq.outcome import Failed
 from pgjq.web import create_app
-from tests.web.conftest import BEARER, BIG, TOKEN, Site, fill
+from tests.web.conftest import BEARER, BIG, ERROR, TOKEN, Site, fill, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,6 +78,31 @@ def test_a_job_shows_its_contents_unmangled(site: Site) -> None:
     assert "Retry" in text
     assert "&#34;n&#34;: 1" in site.get("/job?queue=mail&id=done")
     assert "Ask it to stop" in site.get("/job?queue=mail&id=busy")
+
+
+def test_a_job_shows_its_runs_in_order(site: Site) -> None:
+    site.client.retry("mail", "broken")
+    run(site.storage, "mail", Failed(ERROR))
+    line = re.findall(r'<li class="(\w+)"><b>([^<]+)</b>', site.get("/job?queue=mail&id=broken"))
+    assert line == [("enqueued", "enqueued"), ("failed", "run 1 failed"), ("failed", "run 2 failed")]
+    line = re.findall(r'<li class="(\w+)"><b>([^<]+)</b>', site.get("/job?queue=mail&id=shaky"))
+    assert line == [("enqueued", "enqueued"), ("failed", "run 1 failed"), ("next", "runs again")]
+    assert "run 1 completed" in site.get("/job?queue=mail&id=done")
+
+
+def test_the_doctor_says_what_to_do(site: Site) -> None:
+    text = site.get("/doctor")
+    assert "no worker serves" in text
+    assert "Start one" in text or "Start a worker" in text
+    assert 'class="name">connection<' in text
+
+
+def test_a_chart_leads_to_the_jobs_behind_it(site: Site) -> None:
+    target = re.search(r'href="(jobs\?state=failed&amp;ended_after=60m)"', site.get("/"))
+    assert target is not None
+    assert ids(site.get("/" + unescape(target[1]))) == ["broken"]
+    assert set(ids(site.get("/jobs?ended_after=10m"))) == {"done", "broken", "withdrawn"}
+    assert ids(site.get("/jobs?ended_before=10m")) == []
 
 
 def test_one_job_is_retried_cancelled_and_deleted(site: Site) -> None:

@@ -206,8 +206,16 @@ def test_hostile_texts_are_shown_and_not_run(storage: pgjq.MemoryStorage) -> Non
         assert {"job", "queue", "failures", "jobs"} <= {re.split(r"\W", page)[0] for page in seen}
 
 
+@pytest.mark.parametrize("page", ["/queue?name=%00", "/jobs?id=a%00", "/job?queue=%00&id=broken", "/?q=%00"])
+def test_a_text_that_cannot_be_stored_is_refused(site: Site, page: str) -> None:
+    assert "NUL character" in site.get(page, 400)
+    assert "NUL character" in site.post("/act-job", 400, action="retry", queue="\0", id="broken")
+
+
 def test_a_large_form_is_refused(site: Site) -> None:
     assert site.browser.post("/act-job", data={"id": "x" * 100_000}, headers=BEARER).status_code == 400
+    assert site.browser.post("/login", data={"token": "x" * 100_000}).status_code == 401
+    assert site.browser.post("/login", content=b"token=%ff%00&" * 200).status_code == 401
 
 
 def test_what_the_role_may_not_do_is_not_offered(own_database: str) -> None:

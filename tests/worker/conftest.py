@@ -36,7 +36,7 @@ def storage(request: pytest.FixtureRequest) -> Storage:
     return MemoryStorage() if request.param == "memory" else request.getfixturevalue(request.param)
 
 
-class Heard:
+class Events:
     """Collects events, and waits for them."""
 
     def __init__(self, queue: Any, *names: str) -> None:

@@ -1,7 +1,8 @@
 """A network that a test can break: a relay between workers and the server, on a port of its own.
 
-It passes on, cuts what is open, refuses what is new, or goes silent, as a dead router does. With a `Trap` it reads the
-messages of PostgreSQL's protocol on their way, and cuts the connection at one of them, once.
+It passes on, cuts what is open, refuses what is new, goes silent, as a dead router does, or forgets what is open, as a
+firewall does. With a `Trap` it reads the messages of PostgreSQL's protocol on their way, and cuts the connection at one
+of them, once.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Proxy(ThreadedServer):
         self.refused = 0  # How many connections were refused.
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self.generation = 0
         super().__init__(upstream)
 
     def refuse(self) -> None:
@@ -61,6 +63,10 @@ class Proxy(ThreadedServer):
     def cut(self) -> None:
         """Cut every connection; new ones are welcome."""
         self._run(self._abort)
+
+    def forget(self) -> None:
+        """Pass nothing on any more, either way, on the connections of now, and keep them open; new ones are welcome."""
+        self.generation += 1
 
     def restore(self) -> None:
         """Be a good network again; what was open in the silence goes on where it was."""
@@ -112,9 +118,12 @@ class Proxy(ThreadedServer):
             await asyncio.gather(*both, return_exceptions=True)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        generation = self.generation
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._flowing.wait()
+                if generation != self.generation:
+                    continue
                 writer.write(data)
                 await writer.drain()
 

@@ -165,6 +165,7 @@ def test_a_retry_with_a_delay_is_run(storage: Storage, mode: Mode, naps: Naps, r
         after = naps.count
         Client(storage).enqueue("q", "a", None)
         runs.wait("a", "a", "a")
+    assert runs.ids == ["a", "a", "a"]
 
 
 def test_a_reaped_job_is_run_after_its_delay(storage: Storage, mode: Mode, runs: Runs) -> None:

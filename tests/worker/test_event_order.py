@@ -11,7 +11,7 @@ import pytest
 from pgjq import Client, Job, LeasePolicy, NewJob, Queue
 from pgjq.event_bus import NAMES
 from pgjq.worker.event_order import EventOrder, Gate
-from tests.worker.conftest import Heard, abandon
+from tests.worker.conftest import Events, abandon
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Storage
@@ -21,7 +21,7 @@ EVENTS = [name for name in NAMES if name != "error"]
 COUNT = 60
 
 
-def lives(heard: Heard) -> dict[str, list[Any]]:
+def lives(heard: Events) -> dict[str, list[Any]]:
     """Return the names of each job's events, in the order of their arrival."""
     told: defaultdict[str, list[Any]] = defaultdict(list)
     for event in heard.events:
@@ -42,7 +42,7 @@ async def fail_once_async(job: Any) -> None:
 def test_an_attempt_ends_before_the_next_one_begins(storage: Storage, handler: Any) -> None:
     queue = Queue("q", storage=storage, concurrency=4, block_timeout=BLOCK)
     queue.execute(handler)
-    heard, done = Heard(queue, *EVENTS), Heard(queue, "completed")
+    heard, done = Events(queue, *EVENTS), Events(queue, "completed")
     with queue:
         queue.enqueue_many([(f"{n}", None) for n in range(COUNT)])
         done.wait(COUNT)
@@ -53,7 +53,7 @@ def test_an_attempt_ends_before_the_next_one_begins(storage: Storage, handler: A
 def test_a_job_is_queued_before_it_is_processing(storage: Storage) -> None:
     queue = Queue("q", storage=storage, concurrency=4, block_timeout=BLOCK)
     queue.execute(lambda job: job.id)
-    heard, done = Heard(queue, *EVENTS), Heard(queue, "completed")
+    heard, done = Events(queue, *EVENTS), Events(queue, "completed")
 
     def produce(producer: int) -> None:
         for n in range(COUNT):
@@ -78,7 +78,7 @@ def test_a_job_stalls_before_it_is_processing_again(storage: Storage) -> None:
         abandon(storage, NewJob(f"{n}", None), policy=LeasePolicy(lease=0.2, heartbeat=None))
     queue = Queue("q", storage=storage, concurrency=4, block_timeout=0.01, lease_policy=LeasePolicy(reap_interval=0.01))
     queue.execute(lambda job: job.id)
-    heard, done = Heard(queue, *EVENTS), Heard(queue, "completed")
+    heard, done = Events(queue, *EVENTS), Events(queue, "completed")
     with queue:
         done.wait(COUNT)
     assert lives(heard) == {f"{n}": ["stalled", "failing", "processing", "completed"] for n in range(COUNT)}
@@ -87,7 +87,7 @@ def test_a_job_stalls_before_it_is_processing_again(storage: Storage) -> None:
 def test_a_job_fails_before_it_is_queued_again(storage: Storage) -> None:
     queue = Queue("q", storage=storage, block_timeout=BLOCK)
     queue.execute(lambda job: 1 / job.payload)
-    heard, done = Heard(queue, *EVENTS), Heard(queue, "completed")
+    heard, done = Events(queue, *EVENTS), Events(queue, "completed")
     client = Client(storage)
     with queue:
         for n in range(COUNT):
@@ -103,7 +103,7 @@ def test_a_job_fails_before_it_is_queued_again(storage: Storage) -> None:
 def test_a_job_is_failing_before_it_is_cancelled(storage: Storage) -> None:
     queue = Queue("q", storage=storage, block_timeout=BLOCK)
     queue.execute(lambda job: 1 / job.payload)
-    heard = Heard(queue, *EVENTS)
+    heard = Events(queue, *EVENTS)
     client = Client(storage)
     with queue:
         for n in range(COUNT):

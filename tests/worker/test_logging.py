@@ -11,7 +11,7 @@ import pytest
 
 import pgjq
 from pgjq import AsyncJob, Job, LeasePolicy, NewJob, Queue, Reaper
-from tests.worker.conftest import Heard, abandon, until
+from tests.worker.conftest import Events, abandon, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def report_boom(_job: Any, done: Callable[..., None]) -> None:
 def run_to_end(storage: Storage, log: Log, handler: Callable[..., Any], **options: Any) -> None:
     queue = Queue("q", storage=storage, logger=log.logger, block_timeout=BLOCK)
     queue.execute(handler)
-    ended = Heard(queue, "completed", "failed", "cancelled")
+    ended = Events(queue, "completed", "failed", "cancelled")
     queue.enqueue("job", None, **options)
     with queue:
         ended.wait()
@@ -89,7 +89,7 @@ def test_failures_are_logged_with_their_exception(storage: Storage, log: Log, ha
 def test_the_logger_is_pgjq_unless_the_queue_has_another(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     queue = Queue("q", storage=storage, block_timeout=BLOCK)
     queue.execute(boom)
-    failed = Heard(queue, "failed")
+    failed = Events(queue, "failed")
     queue.enqueue("job", None, max_attempts=1)
     with queue:
         failed.wait()
@@ -124,7 +124,7 @@ def test_jobs_that_do_well_are_logged_for_debugging_only(storage: Storage, log: 
     snoozed.clear()
     queue = Queue("q", storage=storage, logger=log.logger, block_timeout=BLOCK)
     queue.execute(handle)
-    done = Heard(queue, "completed")
+    done = Events(queue, "completed")
     queue.enqueue("another", None)
     with queue:
         done.wait()
@@ -153,7 +153,7 @@ def test_an_attempt_that_expires_is_logged_once(storage: Storage, log: Log, styl
 
     queue = Queue("q", storage=storage, logger=log.logger, lease_policy=LeasePolicy(expire=0.4), block_timeout=BLOCK)
     queue.execute(hang if style == "plain" else hang_async)
-    done = Heard(queue, "completed")
+    done = Events(queue, "completed")
     queue.enqueue("job", None)
     with queue:
         done.wait()
@@ -171,7 +171,7 @@ def test_a_cancelled_job_is_logged(storage: Storage, log: Log) -> None:
 
     queue = Queue("q", storage=storage, logger=log.logger, lease_policy=LeasePolicy(lease=2, heartbeat=0.1))
     queue.execute(work)
-    heard = Heard(queue, "cancelled")
+    heard = Events(queue, "cancelled")
     queue.enqueue("job", None)
     with queue:
         assert started.wait(60)
@@ -184,7 +184,7 @@ def test_stalls_are_logged_one_by_one_beside_their_number(storage: Storage, log:
     abandon(storage, NewJob("a", 1), NewJob("b", 2, max_attempts=1))
     queue = Queue("q", storage=storage, logger=log.logger, lease_policy=LeasePolicy(reap_interval=0.1))
     queue.execute(lambda job: job.id)
-    heard = Heard(queue, "stalled", "completed")
+    heard = Events(queue, "stalled", "completed")
     with queue:
         heard.wait(3)
     assert sorted(log.lines()) == [
@@ -216,7 +216,7 @@ def test_a_lost_lease_is_logged_once(storage: Storage, log: Log) -> None:
     policy = LeasePolicy(lease=0.3, heartbeat=None, reap_interval=0.1)
     queue = Queue("q", storage=storage, logger=log.logger, lease_policy=policy, concurrency=2, block_timeout=0.1)
     queue.execute(hang)
-    heard = Heard(queue, "completed")
+    heard = Events(queue, "completed")
     queue.enqueue("job", None)
     with queue:
         assert started.wait(60)
@@ -241,7 +241,7 @@ def test_an_exception_whose_outcome_is_refused_is_not_lost(storage: Storage, log
     policy = LeasePolicy(lease=0.3, heartbeat=None, reap_interval=0.1)
     queue = Queue("q", storage=storage, logger=log.logger, lease_policy=policy, concurrency=2, block_timeout=0.1)
     queue.execute(hang)
-    heard = Heard(queue, "completed")
+    heard = Events(queue, "completed")
     queue.enqueue("job", None)
     with queue:
         assert started.wait(60)
@@ -273,7 +273,7 @@ def test_events_carry_the_exception_that_was_raised_here(storage: Storage) -> No
 
     queue = Queue("q", storage=storage, block_timeout=BLOCK)
     queue.execute(handle)
-    heard = Heard(queue, "failing", "failed")
+    heard = Events(queue, "failing", "failed")
     queue.enqueue("job", {"n": 1}, max_attempts=2)
     with queue:
         failing, failed = heard.wait(2)

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pgjq import AsyncJob, Client, Job, LeasePolicy, NewJob, PostgresStorage, Queue, Retry
 from pgjq.blocking import drive
-from tests.worker.conftest import Heard
+from tests.worker.conftest import Events
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def until(holds: Callable[[], Any]) -> Any:
     return answer
 
 
-def quiet(queue: Queue) -> Heard:
+def quiet(queue: Queue) -> Events:
     """Collect the errors that an outage makes."""
-    return Heard(queue, "error")
+    return Events(queue, "error")
 
 
 @pytest.mark.parametrize("way", ["cut", "refuse", "silence"])
@@ -64,7 +64,7 @@ def test_a_worker_goes_on_by_itself_after_an_outage(
 
     queue = Queue("q", storage=far, concurrency=3, lease_policy=PATIENT, block_timeout=0.5)
     queue.execute(work)
-    errors, completed = quiet(queue), Heard(queue, "completed")
+    errors, completed = quiet(queue), Events(queue, "completed")
     near = Client(postgres)
     near.enqueue_many("q", [(str(n), None) for n in range(3)])
     with queue:
@@ -169,7 +169,7 @@ def test_a_handler_that_blocks_the_loop_for_three_leases_keeps_its_job(postgres:
 
     queue = Queue("q", storage=postgres, lease_policy=SHORT)
     queue.execute(block)
-    heard = Heard(queue, "completed", "stalled")
+    heard = Events(queue, "completed", "stalled")
     queue.enqueue("job", None)
     rival = Queue("q", storage=postgres, lease_policy=SHORT)
     rival.execute(lambda _job: "stolen")
@@ -192,7 +192,7 @@ def test_a_short_lease_of_one_job_is_kept_beside_long_ones(database: str, postgr
 
     queue = Queue("q", storage=postgres, concurrency=2, lease_policy=LeasePolicy(reap_interval=0.1))
     queue.execute(work)
-    heard = Heard(queue, "completed", "stalled")
+    heard = Events(queue, "completed", "stalled")
     queue.enqueue("long", None)
     with queue:
         until(lambda: queue.get_status("long").state == "processing")  # type: ignore[union-attr]
@@ -218,7 +218,7 @@ def test_heartbeats_go_on_after_a_lease_was_lost(database: str, postgres: Postgr
 
     queue = Queue("q", storage=postgres, concurrency=2, lease_policy=LeasePolicy(1, 0.2, reap_interval=0))
     queue.execute(work)
-    heard = Heard(queue, "completed")
+    heard = Events(queue, "completed")
     queue.enqueue("lost", None)
     with queue, psycopg.connect(database, autocommit=True) as connection:
         until(lambda: queue.get_status("lost").state == "processing")  # type: ignore[union-attr]
@@ -245,7 +245,7 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
 
     queue = Queue("q", storage=postgres, lease_policy=PATIENT, block_timeout=0.5)
     queue.execute(work_async if style == "coroutine" else lambda job: job.attempts)
-    errors, completed = quiet(queue), Heard(queue, "completed")
+    errors, completed = quiet(queue), Events(queue, "completed")
     queue.enqueue("before", None)
     # A worker without work only reads, and would not notice: somebody's job is about to stall, and wants to be reaped.
     ghost = LeasePolicy(lease=1, heartbeat=None)
@@ -293,7 +293,7 @@ def test_a_payload_that_cannot_be_read_fails_its_job_and_no_worker(storage: Any)
     """Also when somebody wants to hear of the failure, whose event would carry the payload."""
     queue = Queue("q", storage=storage, payload_serde=Unreadable())
     queue.execute(lambda job: job.payload)
-    failed, completed = Heard(queue, "failed"), Heard(queue, "completed")
+    failed, completed = Events(queue, "failed"), Events(queue, "completed")
     queue.enqueue_many([("bad", "unreadable")])
     queue.enqueue("worse", "unreadable", max_attempts=1)
     queue.enqueue("good", 1)
@@ -321,11 +321,12 @@ def test_an_outcome_that_cannot_be_stored_does_not_block_the_others(
     queue = Queue("q", storage=storage)
     queue.execute(work)
     quiet(queue)
-    completed = Heard(queue, "completed")
+    completed = Events(queue, "completed")
     queue.enqueue_many([(kind, kind) for kind in ("nul", "surrogate", "far")])
     queue.enqueue("good", None, priority=-1)
     with queue:
         completed.wait()
+    assert [event.id for event in completed.events] == ["good"]
 
 
 def test_stopping_leaves_no_job_to_time_out(postgres: PostgresStorage) -> None:
@@ -339,7 +340,7 @@ def test_stopping_leaves_no_job_to_time_out(postgres: PostgresStorage) -> None:
         near.enqueue_many("q", [(f"{n} {m}", None) for m in range(100)])
         queue = Queue("q", storage=postgres, concurrency=8)
         queue.execute(work)
-        heard = Heard(queue, "completed")
+        heard = Events(queue, "completed")
         queue.start()
         heard.wait(1 + n)
         queue.stop(grace=60)
@@ -358,7 +359,7 @@ def test_jobs_that_were_claimed_ahead_do_not_expire_before_they_started(postgres
 
     queue = Queue("q", storage=postgres, lease_policy=policy)
     queue.execute(work)
-    completed, failed = Heard(queue, "completed"), Heard(queue, "failed")
+    completed, failed = Events(queue, "completed"), Events(queue, "failed")
     near = Client(postgres)
     # Quick ones first, from which it learns that it may claim ahead.
     near.enqueue_many("q", [(f"quick {n}", None) for n in range(200)])

@@ -11,7 +11,7 @@ import pytest
 
 from pgjq import LeasePolicy, PostgresStorage, Queue, Reaper, RedisStorage, Worker
 from tests.redis_server import RedisServer
-from tests.worker.conftest import Heard, until
+from tests.worker.conftest import Events, until
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def go_through(
     caplog: pytest.LogCaptureFixture,
     begin: Callable[[], Any],
     end: Callable[[], Any],
-    tried: Callable[[Heard], bool],
+    tried: Callable[[Events], bool],
 ) -> None:
     """Have a worker try again and again. Callbacks of one queue hear errors; the other has none, hence the log."""
     quiet, counted = (Queue(n, storage=storage, lease_policy=POLICY, block_timeout=30) for n in ("quiet", "counted"))
     for queue in (quiet, counted):
         queue.execute(lambda job: job.id)
-    completed, errors = Heard(quiet, "completed"), Heard(counted, "error")
+    completed, errors = Events(quiet, "completed"), Events(counted, "error")
     with Worker(quiet, counted):
         quiet.enqueue("before", None)
         completed.wait()

@@ -11,7 +11,7 @@ import pytest
 
 from pgjq import AsyncJob, Client, Job, Queue
 from pgjq.worker.prefetch import HORIZON, MOST, Prefetch
-from tests.worker.conftest import Heard, until
+from tests.worker.conftest import Events, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +75,8 @@ def test_jobs_behind_a_slow_one_are_run_by_another_worker(
     idle = Queue("q", storage=storage, block_timeout=BLOCK)
     busy.execute(getattr(slow, style))
     idle.execute(lambda job: job.lease)
-    ran = Heard(busy, "completed")
-    by_idle = Heard(idle, "completed")
+    ran = Events(busy, "completed")
+    by_idle = Events(idle, "completed")
     busy.enqueue_many(jobs())
     with busy:
         assert slow.started.wait(60)
@@ -93,7 +93,7 @@ def test_a_worker_alone_does_not_claim_again_what_it_gave_back_until_a_slot_is_f
 ) -> None:
     queue = Queue("q", storage=storage, block_timeout=BLOCK)
     queue.execute(getattr(slow, style))
-    heard = Heard(queue, "completed")
+    heard = Events(queue, "completed")
     queue.enqueue_many(jobs())
     with queue:
         assert slow.started.wait(60)
@@ -133,40 +133,40 @@ def test_jobs_that_were_given_back_keep_the_order_of_their_key(slow: Slow, postg
 
 
 def test_a_worker_that_knows_nothing_claims_nothing_ahead() -> None:
-    assert Prefetch().ahead(10, saturated=False, now=1.0) == 0
+    assert Prefetch().prefetch_count(10, saturated=False, now=1.0) == 0
 
 
 def test_as_much_is_claimed_ahead_as_handlers_finish_in_a_moment() -> None:
     prefetch = Prefetch()
     prefetch.measure(0.01)
-    assert prefetch.ahead(1, saturated=False, now=1.0) == 10
-    assert prefetch.ahead(5, saturated=False, now=1.0) == 50
-    assert prefetch.ahead(10_000, saturated=False, now=1.0) == MOST
+    assert prefetch.prefetch_count(1, saturated=False, now=1.0) == 10
+    assert prefetch.prefetch_count(5, saturated=False, now=1.0) == 50
+    assert prefetch.prefetch_count(10_000, saturated=False, now=1.0) == MOST
 
 
 def test_while_no_handler_ends_nothing_is_claimed_ahead() -> None:
     prefetch = Prefetch()
     prefetch.measure(0.001)
-    assert prefetch.ahead(1, saturated=False, now=1.0) == 100
-    assert prefetch.ahead(1, saturated=True, now=2.0) == 0
+    assert prefetch.prefetch_count(1, saturated=False, now=1.0) == 100
+    assert prefetch.prefetch_count(1, saturated=True, now=2.0) == 0
     for _ in range(1000):
         prefetch.measure(0.001)
-    assert prefetch.ahead(1, saturated=True, now=3.0) == 100
+    assert prefetch.prefetch_count(1, saturated=True, now=3.0) == 100
 
 
 def test_slots_that_do_not_flow_do_not_count() -> None:
     """Nine handlers of ten do not end; the tenth ends a hundred times in a tenth of a second."""
     prefetch = Prefetch()
     prefetch.measure(0.001)
-    prefetch.ahead(10, saturated=True, now=1.0)
+    prefetch.prefetch_count(10, saturated=True, now=1.0)
     for _ in range(1000):
         prefetch.measure(0.001)
-    assert prefetch.ahead(10, saturated=True, now=2.0) == 200
+    assert prefetch.prefetch_count(10, saturated=True, now=2.0) == 200
 
 
 def test_an_idle_worker_claims_ahead_as_soon_as_there_is_work() -> None:
     prefetch = Prefetch()
     prefetch.measure(0.001)
-    prefetch.ahead(1, saturated=True, now=1.0)
-    assert prefetch.ahead(1, saturated=False, now=60.0) == 100
-    assert prefetch.ahead(1, saturated=True, now=60.0 + HORIZON / 2) == 100
+    prefetch.prefetch_count(1, saturated=True, now=1.0)
+    assert prefetch.prefetch_count(1, saturated=False, now=60.0) == 100
+    assert prefetch.prefetch_count(1, saturated=True, now=60.0 + HORIZON / 2) == 100

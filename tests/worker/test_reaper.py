@@ -14,7 +14,7 @@ import pgjq
 from pgjq import LeaderElection, LeasePolicy, MemoryStorage, NewJob, PostgresStorage, Reaper, ValidationError
 from pgjq.blocking import drive
 from tests.pgbouncer import pgbouncer
-from tests.worker.conftest import Heard, abandon, until
+from tests.worker.conftest import Events, abandon, until
 from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def reapers() -> Iterator[Callable[..., Reaper]]:
 
 def test_a_stalled_job_is_taken_back_at_its_deadline_whatever_the_interval(storage: Storage) -> None:
     reaper = Reaper(storage=storage, lease_policy=SELDOM)
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     with reaper:
         until(lambda: reaper.is_leader)
         abandon(storage, NewJob("a", None))
@@ -79,7 +79,7 @@ def test_a_reaper_sleeps_no_longer_than_a_fifth_of_a_second_or_until_the_next_de
 def test_everything_that_stalled_before_the_start_is_taken_back(storage: Storage) -> None:
     abandon(storage, *(NewJob(str(n), None) for n in range(2500)), policy=LeasePolicy(lease=0.001, heartbeat=None))
     reaper = Reaper(storage=storage, lease_policy=SELDOM)
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     with reaper:
         assert len({event.id for event in heard.wait(2500)}) == 2500
 
@@ -98,7 +98,7 @@ def test_the_interval_is_a_floor_for_a_clock_that_jumped(reapers: Callable[..., 
 
     reaper = reapers(storage, lease_policy=LeasePolicy(reap_interval=0.05))
     storage.dedicated = Blind  # type: ignore[method-assign,assignment]
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     reaper.start()
     assert heard.wait()[0].id == "a"
 
@@ -106,7 +106,7 @@ def test_the_interval_is_a_floor_for_a_clock_that_jumped(reapers: Callable[..., 
 def test_a_job_that_failed_comes_with_its_error_and_its_payload(storage: Storage) -> None:
     abandon(storage, NewJob("a", {"order": 7}, max_attempts=1))
     reaper = Reaper(storage=storage)
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     with reaper:
         (event,) = heard.wait()
     assert (event.action, type(event.error)) == ("failed", pgjq.MaxRetriesError)
@@ -121,7 +121,7 @@ def test_the_payload_is_read_by_the_reapers_serde(storage: Storage) -> None:
 
     abandon(storage, NewJob("a", "quiet", max_attempts=1))
     reaper = Reaper(storage=storage, payload_serde=Shouting())
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     with reaper:
         assert heard.wait()[0].error.payload == "QUIET"
 
@@ -129,7 +129,7 @@ def test_the_payload_is_read_by_the_reapers_serde(storage: Storage) -> None:
 def test_patience_is_the_reapers_own(storage: Storage) -> None:
     abandon(storage, NewJob("a", None))
     patient, prompt = Reaper(storage=storage, lease_policy=LeasePolicy(stale_age=3600)), Reaper(storage=storage)
-    none, one = Heard(patient, "stalled"), Heard(prompt, "stalled")
+    none, one = Events(patient, "stalled"), Events(prompt, "stalled")
     with patient:
         time.sleep(0.3)
         assert none.events == []
@@ -141,7 +141,7 @@ def test_patience_is_the_reapers_own(storage: Storage) -> None:
 def test_what_was_taken_back_is_logged_once(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     abandon(storage, NewJob("a", None), NewJob("b", None))
     reaper = Reaper(storage=storage, logger=logging.getLogger("mine"))
-    heard = Heard(reaper, "stalled")
+    heard = Events(reaper, "stalled")
     with caplog.at_level(logging.INFO, "mine"), reaper:
         heard.wait(2)
     said = [r.getMessage() for r in caplog.records if r.name == "mine"]
@@ -166,14 +166,17 @@ def test_a_queue_and_a_reaper_live_in_one_process(storage: Storage) -> None:
     abandon(storage, NewJob("a", 7))
     queue = pgjq.Queue("q", storage=storage, lease_policy=LeasePolicy(reap_interval=0))
     queue.execute(lambda job: job.attempts)
-    done = Heard(queue, "completed")
+    done = Events(queue, "completed")
     with Reaper(storage=storage), queue:
         assert done.wait()[0].result == 2
 
 
 def test_one_leads_and_only_it_takes_jobs_back(led: Storage, reapers: Callable[..., Reaper]) -> None:
     first, second = (reapers(led, leader_election=QUICK) for _ in range(2))
-    leads, follows = Heard(first, "leadership_acquired", "leadership_lost", "stalled"), Heard(second, "stalled")
+    leads, follows = (
+        Events(first, "leadership_acquired", "leadership_lost", "stalled"),
+        Events(second, "stalled"),
+    )
     first.start()
     assert [(e.name, e.id) for e in leads.wait()] == [("leadership_acquired", first.reaper_id)]
     second.start()
@@ -193,7 +196,7 @@ def test_a_leader_proves_its_office_every_renewal_interval(led: Storage, monkeyp
     monkeypatch.setattr(ops, "elect", note)
     election = LeaderElection(enabled=True, lock_ttl=60, renewal_interval=0.01, acquire_retry_interval=60)
     reaper = Reaper(storage=led, leader_election=election)
-    heard = Heard(reaper, "leadership_acquired", "leadership_lost")
+    heard = Events(reaper, "leadership_acquired", "leadership_lost")
     with reaper:
         until(lambda: len(asked) >= 4)
         assert [event.name for event in heard.events] == ["leadership_acquired"]
@@ -202,7 +205,7 @@ def test_a_leader_proves_its_office_every_renewal_interval(led: Storage, monkeyp
 
 def test_without_an_election_every_reaper_acts(storage: Storage, reapers: Callable[..., Reaper]) -> None:
     first, second = reapers(storage, lease_policy=SELDOM), reapers(storage, lease_policy=SELDOM)
-    heard = Heard(second, "stalled")
+    heard = Events(second, "stalled")
     first.start()
     second.start()
     assert (first.is_leader, second.is_leader) == (True, True)
@@ -214,7 +217,7 @@ def test_without_an_election_every_reaper_acts(storage: Storage, reapers: Callab
 def test_stopping_hands_leadership_over_at_once(led: Storage, reapers: Callable[..., Reaper]) -> None:
     slow = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1200, acquire_retry_interval=0.05)
     first, second = (reapers(led, leader_election=slow) for _ in range(2))
-    lost, acquired = Heard(first, "leadership_lost"), Heard(second, "leadership_acquired")
+    lost, acquired = Events(first, "leadership_lost"), Events(second, "leadership_acquired")
     first.start()
     until(lambda: first.is_leader)
     second.start()
@@ -228,7 +231,7 @@ def test_a_new_leader_takes_back_what_is_overdue(led: Storage, reapers: Callable
     leader.start()
     until(lambda: leader.is_leader)
     heir.start()
-    heard = Heard(heir, "stalled")
+    heard = Events(heir, "stalled")
     leader.stop()
     abandon(led, NewJob("a", None))
     assert heard.wait()[0].id == "a"
@@ -240,7 +243,7 @@ def test_a_leader_that_gets_no_answer_stops_acting_and_stops_when_told(
     with Proxy(database) as proxy:
         cut_off = reapers(PostgresStorage(proxy.conninfo), leader_election=QUICK)
         rival = reapers(postgres, leader_election=QUICK)
-        heard = Heard(cut_off, "leadership_acquired", "leadership_lost")
+        heard = Events(cut_off, "leadership_acquired", "leadership_lost")
         overlap: list[bool] = []
         rival.on("leadership_acquired", lambda: overlap.append(cut_off.is_leader))
         cut_off.start()
@@ -262,7 +265,7 @@ def test_a_leader_whose_session_was_ended_never_leads_beside_its_heir(
     rare = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1800, acquire_retry_interval=0.05)
     storages = [PostgresStorage(database) for _ in range(3)]
     candidates = [reapers(storage, leader_election=rare) for storage in storages]
-    heard = [Heard(reaper, "leadership_lost") for reaper in candidates]
+    heard = [Events(reaper, "leadership_lost") for reaper in candidates]
     for reaper in candidates:
         reaper.start()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -303,7 +306,7 @@ def test_a_leader_whose_session_was_ended_stands_again(
     database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
 ) -> None:
     reaper = reapers(postgres, leader_election=QUICK)
-    heard = Heard(reaper, "leadership_acquired")
+    heard = Events(reaper, "leadership_acquired")
     reaper.start()
     heard.wait()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -320,7 +323,7 @@ def test_behind_a_pooler_nobody_leads_and_that_is_told(
     with pgbouncer(database, tmp_path) as pooled:
         storages = [PostgresStorage(pooled) for _ in range(2)]
         candidates = [reapers(storage, leader_election=QUICK) for storage in storages]
-        errors = [Heard(reaper, "error") for reaper in candidates]
+        errors = [Events(reaper, "error") for reaper in candidates]
         for reaper in candidates:
             reaper.start()
         for heard in errors:
@@ -342,7 +345,7 @@ def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
 ) -> None:
     """Its session ends and it is elected again at once: leadership never changes, so nothing but a look wakes it."""
     reaper = reapers(postgres, leader_election=LeaderElection(enabled=True))
-    stalled = Heard(reaper, "stalled")
+    stalled = Events(reaper, "stalled")
     reaper.start()
     until(lambda: reaper.is_leader)
     with psycopg.connect(database, autocommit=True) as connection:
@@ -359,7 +362,7 @@ def test_without_an_election_a_reaper_works_behind_a_pooler(
     with pgbouncer(database, tmp_path) as pooled:
         storage = PostgresStorage(pooled)
         reaper = reapers(storage)
-        heard = Heard(reaper, "stalled")
+        heard = Events(reaper, "stalled")
         reaper.start()
         abandon(postgres, NewJob("a", None))
         assert heard.wait()[0].id == "a"
@@ -373,7 +376,7 @@ def test_a_storage_that_is_away_is_told_and_waited_for(
     with Proxy(database) as proxy:
         storage = PostgresStorage(proxy.conninfo)
         reaper = reapers(storage)
-        errors, stalled = Heard(reaper, "error"), Heard(reaper, "stalled")
+        errors, stalled = Events(reaper, "error"), Events(reaper, "stalled")
         proxy.refuse()
         reaper.start()
         assert isinstance(errors.wait()[0], pgjq.StorageUnavailableError)
@@ -387,7 +390,7 @@ def test_a_storage_that_is_away_is_told_and_waited_for(
 def test_a_callback_that_raises_is_told_and_stops_nobody(storage: Storage) -> None:
     reaper = Reaper(storage=storage)
     reaper.on("stalled", lambda _event: 1 / 0)
-    errors, stalled = Heard(reaper, "error"), Heard(reaper, "stalled")
+    errors, stalled = Events(reaper, "error"), Events(reaper, "stalled")
     with reaper:
         abandon(storage, NewJob("a", None))
         assert isinstance(errors.wait()[0], ZeroDivisionError)
@@ -396,7 +399,7 @@ def test_a_callback_that_raises_is_told_and_stops_nobody(storage: Storage) -> No
 
 
 def test_memory_has_no_leaders_and_says_so() -> None:
-    with pytest.raises(pgjq.UnsupportedError, match="MemoryStorage has no leaders"):
+    with pytest.raises(pgjq.UnsupportedError, match="MemoryStorage has no leader election"):
         Reaper(storage=MemoryStorage(), leader_election=LeaderElection(enabled=True))
 
 

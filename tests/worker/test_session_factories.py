@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from pgjq import AsyncJob, Job, PostgresStorage, Queue
-from tests.worker.conftest import Heard
+from tests.worker.conftest import Events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def run(storage: PostgresStorage, handler: Callable[..., Any]) -> Any:
     """Run one job once and return its status."""
     queue = Queue("q", storage=storage, block_timeout=30)
     queue.execute(handler)
-    ended = Heard(queue, "completed", "failed")
+    ended = Events(queue, "completed", "failed")
     queue.enqueue("job", None, max_attempts=1)
     with queue:
         ended.wait()

@@ -111,7 +111,7 @@ def test_a_completed_job_waits_for_its_commit_no_longer_than_its_lease(
     lease: float,
     limit: str,
 ) -> None:
-    """Before its completion the handler's statements, and the pauses between them, have no limit of pgjq's."""
+    """Before its completion the limit is that of the attempt, 900 s, and 5 s: tests/worker/test_idle_limit.py."""
     before: list[Any] = []
 
     def write(job: Job) -> None:
@@ -126,4 +126,4 @@ def test_a_completed_job_waits_for_its_commit_no_longer_than_its_lease(
             await connection.execute("insert into effect values (%s)", (job.id,))
 
     run(postgres, write_async if style == "coroutine" else write, lease)
-    assert (before, seen()) == (["0"], [limit])
+    assert (before, seen()) == (["905s"], [limit])

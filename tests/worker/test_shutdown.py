@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from pgjq import AsyncQueue, Client, Job, LeasePolicy, MemoryStorage, PostgresStorage, Queue, ValidationError
-from tests.worker.conftest import Heard, until
+from tests.worker.conftest import Events, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,7 +256,7 @@ def test_c_code_that_holds_the_interpreter_for_a_while_does_not_lose_the_job(pos
 
     queue = Queue("q", storage=postgres, lease_policy=LeasePolicy(lease=2.0, heartbeat=0.5, reap_interval=0.1))
     queue.execute(hog)
-    heard = Heard(queue, "completed", "stalled")
+    heard = Events(queue, "completed", "stalled")
     queue.enqueue("a", None)
     with queue:
         assert [(e.name, e.result) for e in heard.wait()] == [("completed", 1)]

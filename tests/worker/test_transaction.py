@@ -22,9 +22,9 @@ from sqlalchemy.pool import NullPool
 
 import pgjq
 from pgjq import AsyncJob, Client, Job, LeaseLostError, LeasePolicy, PostgresStorage, Queue
-from tests.worker.conftest import Heard
-from tests.worker.crew import Crew
+from tests.worker.conftest import Events
 from tests.worker.proxy import Half, Proxy, Trap
+from tests.worker.worker_processes import ForkedProcesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +150,7 @@ def test_the_result_is_what_the_block_set(database: str, postgres: PostgresStora
         job.result = {"wrote": job.id}
 
     queue = worker(postgres, writer(kind, database, inside))
-    completed = Heard(queue, "completed")
+    completed = Events(queue, "completed")
     queue.enqueue("job", None)
     with queue:
         (event,) = completed.wait()
@@ -170,7 +170,7 @@ def test_an_exception_rolls_the_writes_back_and_the_job_is_retried(
             raise KeyError(job.attempts)
 
     queue = worker(postgres, writer(kind, database, inside))
-    heard = Heard(queue, "failing", "completed")
+    heard = Events(queue, "failing", "completed")
     queue.enqueue("job", None, max_attempts=3)
     with queue:
         events = heard.wait(3)
@@ -187,7 +187,7 @@ def test_a_result_that_cannot_be_written_leaves_nothing_behind(
         job.result = object()
 
     queue = worker(postgres, writer(kind, database, inside))
-    failed = Heard(queue, "failed")
+    failed = Events(queue, "failed")
     queue.enqueue("job", None, max_attempts=1)
     with queue:
         failed.wait()
@@ -211,7 +211,7 @@ def test_a_run_has_one_block_at_most(postgres: PostgresStorage, table: Table, fi
             raise
 
     queue = worker(postgres, twice)
-    ended = Heard(queue, "completed", "failed")
+    ended = Events(queue, "completed", "failed")
     queue.enqueue("job", None, max_attempts=1)
     with queue:
         (event,) = ended.wait()
@@ -254,7 +254,7 @@ def test_nothing_is_committed_when_the_lease_was_lost_inside_the_block(
     first = worker(postgres, watching_async if "async" in kind else watching, heartbeat=None, reap_interval=0)
     second_storage = PostgresStorage(database)
     second = worker(second_storage, writer("psycopg", database))
-    completed = Heard(second, "completed")
+    completed = Events(second, "completed")
     first.enqueue("job", None)
     with first:
         assert inside.wait(60)
@@ -305,18 +305,18 @@ def test_a_process_that_slept_past_its_lease_inside_the_block_writes_nothing(dat
     """
     storage = PostgresStorage(database)
     client = Client(storage)
-    with Crew() as crew, psycopg.connect(database, autocommit=True) as gate:
+    with ForkedProcesses() as processes, psycopg.connect(database, autocommit=True) as gate:
         gate.execute("select pg_advisory_lock(%s)", [LOCK])
         gate.execute("create table account (id integer)")
         gate.execute("insert into account values (1)")
         client.enqueue("q", "job", {"lock": LOCK, "conninfo": database}, max_attempts=100)
-        first = crew.start(database, "linger")
+        first = processes.start(database, "linger")
         until(
             lambda: table.ask("select from pg_locks where locktype = 'advisory' and objid = %s and not granted", LOCK)
         )
         freeze(first)
         gate.execute("select pg_advisory_unlock(%s)", [LOCK])
-        crew.start(database, "linger")
+        processes.start(database, "linger")
         assert until(lambda: ended(client)).state == "completed"
         table.ask("select from account for update")
         os.kill(first, signal.SIGCONT)
@@ -333,12 +333,15 @@ def test_a_process_that_slept_before_its_commit_keeps_the_job_for_a_pause_only(d
     """It has completed the job in a transaction that it does not commit, so the row is locked, and reapers skip it."""
     storage = PostgresStorage(database)
     client = Client(storage)
-    with Crew() as crew, Proxy(database, Trap(b"COMMIT", "unsent", after=b"into effect", hold=True)) as proxy:
+    with (
+        ForkedProcesses() as processes,
+        Proxy(database, Trap(b"COMMIT", "unsent", after=b"into effect", hold=True)) as proxy,
+    ):
         client.enqueue("q", "job", None, max_attempts=100)
-        first = crew.start(proxy.conninfo, "transact")
+        first = processes.start(proxy.conninfo, "transact")
         proxy.trap.sprung.wait()
         freeze(first)
-        crew.start(database, "transact")
+        processes.start(database, "transact")
         assert until(lambda: ended(client)).state == "completed"
         os.kill(first, signal.SIGCONT)
     storage.close()
@@ -356,7 +359,7 @@ def run_into(trap: Trap, database: str, kind: str) -> JobStatus:
     with Proxy(database, trap) as proxy, Client(PostgresStorage(database)) as near:
         storage = PostgresStorage(proxy.conninfo)
         queue = worker(storage, writer(kind, proxy.conninfo), lease=2, heartbeat=0.5)
-        ended = Heard(queue, "completed", "failed")
+        ended = Events(queue, "completed", "failed")
         near.enqueue("q", "job", None, max_attempts=50)
         with queue:
             events = ended.wait()
@@ -416,7 +419,7 @@ def test_a_commit_that_takes_long_holds_up_no_other_lease(
         gate.execute("select pg_advisory_lock(%s)", [LOCK])
         client.enqueue_many("q", [("slow to commit", None), ("another", None)])
         queue = worker(postgres, work, concurrency=2, lease=1, heartbeat=0.2)
-        ended = Heard(queue, "completed", "failing", "failed", "stalled")
+        ended = Events(queue, "completed", "failing", "failed", "stalled")
         with queue:
             until(
                 lambda: table.ask(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import pgjq
 from pgjq import LeasePolicy, NewJob, Queue
 from pgjq.blocking import drive
-from pgjq.worker import worker_reaper
-from tests.worker.conftest import Heard, abandon, unexpected, until
+from pgjq.worker import reaping
+from tests.worker.conftest import Events, abandon, unexpected, until
 
 if TYPE_CHECKING:
+    from pgjq import PostgresStorage
     from pgjq.storage.base import Storage
 
 ONCE = LeasePolicy(reap_interval=3600)
@@ -37,7 +38,7 @@ def test_a_worker_that_starts_takes_up_what_its_last_life_left(
     abandon(storage, NewJob("a", None), NewJob("b", None))
     lapse(storage)
     queue = worker(storage, ONCE)
-    done = Heard(queue, "completed")
+    done = Events(queue, "completed")
     with caplog.at_level(logging.INFO, "mine"), queue:
         assert sorted((e.id, e.result) for e in done.wait(2)) == [("a", 2), ("b", 2)]
     said = [r.getMessage() for r in caplog.records if r.name == "mine"]
@@ -46,7 +47,7 @@ def test_a_worker_that_starts_takes_up_what_its_last_life_left(
 
 def test_nothing_to_release_is_no_line(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     queue = worker(storage, OFTEN)
-    done = Heard(queue, "completed")
+    done = Events(queue, "completed")
     with caplog.at_level(logging.INFO, "mine"), queue:
         queue.enqueue("a", None)
         done.wait()
@@ -57,7 +58,7 @@ def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplo
     abandon(storage, NewJob("a", None))
     lapse(storage)
     queue = worker(storage, LeasePolicy(reap_interval=0))
-    done = Heard(queue, "completed", "stalled")
+    done = Events(queue, "completed", "stalled")
     with caplog.at_level(logging.WARNING, "mine"), queue:
         queue.enqueue("b", None)
         assert [e.id for e in done.wait()] == ["b"]
@@ -67,12 +68,12 @@ def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplo
 
 
 def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_reaper, "BATCH", 2)
+    monkeypatch.setattr(reaping, "BATCH", 2)
     storage = pgjq.MemoryStorage()
     abandon(storage, *(NewJob(str(n), None) for n in range(3)), policy=LeasePolicy(lease=0.001, heartbeat=None))
     lapse(storage)
     taken: list[int] = []
-    one = worker_reaper.WorkerReaper(
+    one = reaping.WorkerReaper(
         storage.dedicated(),
         LeasePolicy(reap_interval=300),
         logging.getLogger("mine"),
@@ -84,6 +85,23 @@ def test_it_looks_again_after_its_interval_and_at_once_while_there_is_more(monke
     assert taken == [-1, 2, -1, 1, -1, 0]
 
 
+def test_the_next_deadline_is_read_once_for_a_batch(monkeypatch: pytest.MonkeyPatch, postgres: PostgresStorage) -> None:
+    abandon(postgres, NewJob("a", None))
+    lapse(postgres)
+    ops, statements = postgres.dedicated(), list[str]()
+    fetch = type(ops)._fetch  # type: ignore[attr-defined]
+
+    async def counted(self: Any, name: str, params: Any = None) -> Any:
+        statements.append(name)
+        return await fetch(self, name, params)
+
+    monkeypatch.setattr(type(ops), "_fetch", counted)
+    reaped = [len(reaping.reap_overdue(ops, 0.0, logging.getLogger("mine"))[0]) for _ in range(2)]
+    drive(ops.close())
+    assert reaped == [1, 0]
+    assert [name for name in statements if name != "end_transactions"] == ["next_deadline", "reap", "next_deadline"]
+
+
 @pytest.mark.parametrize(
     ("options", "names"),
     [({}, ["stalled", "failing"]), ({"max_attempts": 1}, ["stalled", "failed"])],
@@ -92,7 +110,7 @@ def test_a_queue_hears_that_its_job_stalled_and_what_it_became(
     storage: Storage, options: dict[str, int], names: list[str]
 ) -> None:
     queue = worker(storage, OFTEN)
-    heard = Heard(queue, "stalled", "failing", "failed")
+    heard = Events(queue, "stalled", "failing", "failed")
     abandon(storage, NewJob("a", {"order": 7}, **options))  # type: ignore[arg-type]
     with queue:
         events = heard.wait(2)
@@ -104,7 +122,7 @@ def test_a_queue_hears_that_its_job_stalled_and_what_it_became(
 
 def test_a_job_over_its_limit_of_stalls_failed_with_attempts_left(storage: Storage) -> None:
     queue = worker(storage, OFTEN)
-    heard = Heard(queue, "failed")
+    heard = Events(queue, "failed")
     abandon(storage, NewJob("a", None), policy=LeasePolicy(lease=0.1, heartbeat=None, max_stalled=0))
     with queue:
         (event,) = heard.wait()
@@ -113,7 +131,7 @@ def test_a_job_over_its_limit_of_stalls_failed_with_attempts_left(storage: Stora
 
 def test_a_wish_to_cancel_ends_a_stalled_job_and_is_no_stall(storage: Storage) -> None:
     queue = worker(storage, OFTEN)
-    heard = Heard(queue, "stalled", "cancelled")
+    heard = Events(queue, "stalled", "cancelled")
     abandon(storage, NewJob("a", None))
     assert queue.cancel("a", active=True).status == "processing"
     with queue:

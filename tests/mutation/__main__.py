@@ -1,0 +1,111 @@
+"""The command: change the code of leases, retries and policies at each place, and list what no test notices.
+
+Each mutant runs in a process of its own, which imports the changed module instead of the file and runs the tests of
+that module until one fails. `accepted.txt` has the survivors that are equal to the original, each with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tests.mutation.mutants import Mutant, mutants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).parents[2]
+ACCEPTED = Path(__file__).parent / "accepted.txt"
+UNIT = tuple(
+    f"tests/unit/test_{name}.py"
+    for name in ("lease_policy", "lease_deadline", "retry", "outcome", "policy", "stall_detection_times", "defaults")
+)
+MODEL = ("tests/simulation", "tests/storage_conformance/test_memory.py")
+MODULES = dict.fromkeys(("pgjq/lease.py", "pgjq/retry.py", "pgjq/policy.py", "pgjq/outcome.py"), MODEL)
+SECONDS = 180
+KILLED, SURVIVED = 1, 0
+
+
+class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a given source."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self._name, self._source = name, source
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        del path, target
+        return importlib.util.spec_from_loader(name, self) if name == self._name else None
+
+    def exec_module(self, module: Any) -> None:
+        exec(compile(self._source, self._name, "exec"), module.__dict__)  # noqa: S102
+
+
+def survives(name: str, mutant: Mutant, tests: Sequence[str]) -> bool:
+    """Run the tests with a mutant in a child process; say whether none noticed."""
+    child = os.fork()
+    if child == 0:
+        os._exit(_test(name, mutant.source, tests))
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == SURVIVED
+
+
+def _test(name: str, source: str, tests: Sequence[str]) -> int:
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    sys.meta_path.insert(0, ChangedModule(name, source))
+    import signal
+
+    signal.alarm(SECONDS)  # A mutant that never ends is killed.
+    import pytest
+
+    options = ("-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not postgres")
+    return KILLED if pytest.main([*options, *tests]) else SURVIVED
+
+
+def accepted() -> set[str]:
+    """Return the survivors that are explained."""
+    lines = ACCEPTED.read_text().splitlines()
+    return {line for line in lines if line and not line.startswith(("#", "    "))}
+
+
+def survivors(path: str, only: int | None) -> Iterator[str]:
+    """Yield the mutants of a module that no test notices."""
+    name = path.removesuffix(".py").replace("/", ".")
+    known = accepted()
+    for number, mutant in enumerate(mutants((ROOT / path).read_text())):
+        story = f"{path}: {mutant.change}"
+        if only not in (None, number) or story in known:
+            continue
+        for tests in (UNIT, MODULES[path]):
+            if not survives(name, mutant, tests):
+                break
+        else:
+            yield f"{story}  (line {mutant.line}, mutant {number})"
+
+
+@click.command()
+@click.option("--module", "chosen", multiple=True, type=click.Choice(list(MODULES)), help="Module; may be repeated.")
+@click.option("--number", type=int, help="One mutant again.")
+def main(*, chosen: tuple[str, ...], number: int | None) -> None:
+    """Make mutants, run the tests on each, and list the survivors."""
+    os.chdir(ROOT)
+    found = 0
+    for path in chosen or MODULES:
+        total = len(list(mutants((ROOT / path).read_text())))
+        for story in survivors(path, number):
+            found += 1
+            click.echo(f"SURVIVED {story}")
+        click.echo(f"{path}: {total} mutants")
+    click.echo(f"mutation: {found} survivors that are not explained in tests/mutation/accepted.txt")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
