@@ -95,6 +95,12 @@ class Run:
 
     began: float | None  # When its handler was called.
     took: float | None  # Seconds that the handler took.
+    completing: bool  # The handler's transaction locks the row and ends the run: nothing to renew.
+    skipped: bool  # The last heartbeat did not renew the lease: another transaction had locked the row.
+    gate: Gate | None  # For events that wait until the end of this run is published.
+    held: list[Callable[[], None]] | None  # Events of this run that wait for earlier ones.
+    behind: Gate | None  # Of the previous run, if its end was not published at the claim.
+    waits: Sequence[Gate]  # All gates that this run's events wait for.
 
     def __init__(
         self,
@@ -111,22 +117,18 @@ class Run:
         self.target = consumer.targets.get(claimed.task, consumer.default)
         self.worker = worker
         self.committed = committed
-        self.completing = False  # The handler's transaction locks the row and ends the run: nothing to renew.
+        self.in_transaction = self.completing = self.ended = self.started = self.published = False
         self._signal: AbortSignal | None = None
-        self.in_transaction = self.ended = self.started = self.published = False
         self.job_transaction: JobTransaction | None = None
         self.idle_limit = idle_limit(claimed, beat)
         self.beat, self.began, self.took = beat, None, None
-        self.next_beat: float | None = None
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.start_by = sent + START_WITHIN
-        self.gate: Gate | None = None  # For events that wait until the end of this run is published.
-        self.held: list[Callable[[], None]] | None = None  # Events of this run that wait for earlier ones.
-        self.behind: Gate | None = None  # Of the previous run, if its end was not published at the claim.
-        self.waits: Sequence[Gate] = ()  # All gates that this run's events wait for.
+        self.gate = self.held = self.behind = None
+        self.waits = ()
+        self.next_beat: float | None = None
         self.trusted_until: float | None = None
-        self.skipped = False  # The last heartbeat did not renew the lease: another transaction had locked the row.
         self.renewed(sent)
 
     @property

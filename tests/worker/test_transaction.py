@@ -230,7 +230,7 @@ def test_nothing_is_committed_when_the_lease_was_lost_inside_the_block(
     raised: list[BaseException] = []
 
     def wait(job: Any) -> None:
-        if job.lease == 1:
+        if job.attempts == 1:
             inside.set()
             leave.wait(60)
 

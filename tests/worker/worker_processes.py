@@ -39,7 +39,7 @@ def linger(job: Job) -> None:
     try:
         with job.transaction() as connection:
             connection.execute(NOTE, [job.id, job.lease])
-            if job.lease == 1:
+            if job.attempts == 1:
                 connection.execute("select from account for update")
             connection.execute("select pg_advisory_xact_lock_shared(%s)", [job.payload["lock"]])
     except PgjqError as error:
