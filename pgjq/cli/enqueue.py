@@ -79,7 +79,7 @@ def enqueue(
     settings: dict[str, Any],
     **call: Any,
 ) -> None:
-    """Add a job to a queue. PAYLOAD is JSON, or - for standard input; or --task names a task of the queue."""
+    """Add a job to a queue: a JSON PAYLOAD, - for standard input, or a call of a --task."""
     payload = _payload_of(payload, **call)
     _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
     with report_new_queue(client, output, queue):

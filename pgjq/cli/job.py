@@ -1,4 +1,4 @@
-"""Commands on one job, by queue and id: `status`, `result`, `cancel`, `retry`, `release`, `reschedule`, `delete`."""
+"""Commands on one job, by queue and id."""
 
 from __future__ import annotations
 

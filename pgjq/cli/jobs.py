@@ -84,7 +84,7 @@ def find(client: Client, output: Output, *, settings: dict[str, Any], limit: int
 @with_settings(FILTER)
 @with_client
 def retry(client: Client, output: Output, *, settings: dict[str, Any], dry_run: bool) -> None:
-    """Put failed jobs back in their places, with all their attempts; --state cancelled takes those instead.
+    """Requeue failed jobs in their places, with all their attempts; or --state cancelled ones.
 
     Jobs that their queue's policy has no place for stay as they are.
 

@@ -183,8 +183,9 @@ def stats(client: Client, output: Output, *, names: tuple[str, ...]) -> None:
 @click.argument("name", type=QUEUE_NAME)
 @with_client
 def blocked(client: Client, output: Output, *, name: str) -> None:
-    """List the keys of a key_strict_fifo queue that failed jobs block, until those are retried or deleted.
+    """List the keys of a key_strict_fifo queue that failed jobs block.
 
+    A key is blocked until these jobs are retried or deleted.
     \b
     Examples:
       pgjq queues blocked orders

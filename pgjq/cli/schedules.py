@@ -126,7 +126,7 @@ def update(
     unset: tuple[str, ...],
     settings: dict[str, Any],
 ) -> None:
-    """Change a schedule. A changed time counts from now: missed runs of the old one are not made.
+    """Change a schedule. A changed time counts from now; missed runs of the old one are dropped.
 
     \b
     Examples:
