@@ -28,7 +28,7 @@ _SINCE: Final = {"history": "finishedAfter", "events": "eventAfter"}
 
 
 class Server(NamedTuple):
-    """A server: its identifier, its timeline, the end of what can no longer change, and its newest transaction."""
+    """A server: identifier, timeline, newest transaction, and where rows can no longer change."""
 
     identifier: str
     timeline: int
@@ -44,7 +44,7 @@ def make_offset(here: OneShotConnection, view: View, server: Server, since: int,
 
 
 def read_offset(here: OneShotConnection, view: View, server: Server, offset: Offset) -> int:
-    """Return the transaction number from which this server continues an offset; raise if it cannot."""
+    """Return the transaction from which this server continues an offset; raise if it cannot."""
     number, timeline = int(offset["xid"]), offset.get("tli")
     remedy = _REMEDY.format(_SINCE[view])
     if offset.get("sys") != server.identifier:

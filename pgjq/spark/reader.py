@@ -114,7 +114,7 @@ def conditions_of(options: Options) -> list[Condition]:
 
 
 def check_queue_exists(options: Options, *, has_queue: bool) -> None:
-    """Raise an error if the options name a queue that does not exist: no rows would look like an empty one."""
+    """Raise an error if the options name an unknown queue, which would look like an empty one."""
     if options.queue is not None and not has_queue:
         raise no_queue(options.queue)
 
@@ -138,6 +138,6 @@ def read_span(
 
 
 def split(first: int, last: int, cuts: Sequence[int] | None) -> list[tuple[int, int]]:
-    """Cut the numbers from `first` to before `last` at these numbers; each range has one number at least."""
+    """Cut the numbers from `first` to before `last` at these; no range is empty."""
     inner = {cut for cut in cuts or () if first < cut < last}
     return list(pairwise([first, *sorted(inner), last]))

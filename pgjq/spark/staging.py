@@ -87,7 +87,7 @@ class Checked:
 
 
 def translated(error: Exception, name: Callable[[int], str]) -> Exception:
-    """Convert an error: an invalid row, whose number `name` turns into words, or a failure of the server."""
+    """Convert an error: an invalid row, which `name` describes, or a failure of the server."""
     said = str(error)
     if place := find_refused_row(error):
         wrong = "is not JSON" if getattr(error, "sqlstate", None) == _NO_JSON else "cannot be stored"

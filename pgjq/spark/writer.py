@@ -54,7 +54,7 @@ class Staged(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a write: the numbers of jobs added, of jobs that existed before, and of rows in quarantine."""
+    """The result of a write: jobs added, jobs that existed before, rows in quarantine."""
 
     write_id: str
     queue: str
