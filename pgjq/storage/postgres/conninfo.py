@@ -1,4 +1,4 @@
-"""Connection strings: libpq's, and SQLAlchemy's URLs with a driver (`postgresql+asyncpg://…`).
+"""Connection strings: libpq's, and SQLAlchemy's with a driver (`postgresql+asyncpg://…`).
 
 `libpq_conninfo` turns both into a string for libpq; pgjq connects with its own driver, whichever the URL names.
 `parameters` returns the parameters of such a string. Errors name a parameter and never repeat a value
@@ -72,7 +72,7 @@ def parameters(conninfo: str) -> dict[str, Any]:
 
 
 def from_parameters(given: Mapping[str, Any]) -> str:
-    """Return a connection string of what another library connects with; only parameters of libpq are kept."""
+    """Return a connection string of another library's parameters, libpq's ones only."""
     known = _libpq_names()
     return make_conninfo("", **{name: value for name, value in given.items() if name in known and value})
 

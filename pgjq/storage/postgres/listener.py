@@ -136,7 +136,7 @@ class Listener:
 
     @contextlib.contextmanager
     def read_here(self, box: Mailbox[Notice]) -> Generator[None]:
-        """Read on the running event loop until the block ends, for a mailbox of that loop, if possible."""
+        """Read on the running event loop until the block ends, for its mailbox, if possible."""
         connection = self._connection
         if connection is None or self._fork.happened:
             yield
