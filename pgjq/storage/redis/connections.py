@@ -83,7 +83,7 @@ class OwnConnections:
         return ThreadListener(self._address.client(), channel, subjects, stays=stays, on_silence=self._drop)
 
     def _drop(self) -> None:
-        """Send nothing more on the connections of now, because another one has been silent; from any thread."""
+        """Stop using the present connections, because one was silent. Callable from any thread."""
         self.sync_transport.close_now()
         self.async_transport.drop()
 
