@@ -26,7 +26,7 @@ def is_dead_letter_of(queue: str, other: str) -> PolicyError:
 
 
 def not_strict(queue: str) -> PolicyError:
-    """Return the error of asking for the blocked keys of a queue in which no failed job blocks a key."""
+    """Return the error for asking for blocked keys of a queue whose keys nothing blocks."""
     return PolicyError(f"queue {queue!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
 
 
