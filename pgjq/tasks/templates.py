@@ -51,7 +51,7 @@ class Template:
         return lambda args, kwargs: text.format(**self._arguments.bound(args, kwargs))
 
     def _fields(self, text: str) -> list[str]:
-        """Return the parameters that a format string names: `{order.id}` and `{order[id]}` name `order`."""
+        """Return the parameters in a format string: `{order.id}` and `{order[id]}` name `order`."""
         try:
             fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
         except ValueError as error:
