@@ -1,4 +1,4 @@
-"""The web page: see queues, jobs, failures and workers, and act on them. Needs the extra `web`.
+"""The web page: see queues, jobs, failures and workers, and act. Needs the extra `web`.
 
 `create_app` returns an ASGI application, which can be mounted in another one; `pgjq web` serves it.
 """

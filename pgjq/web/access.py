@@ -134,7 +134,7 @@ def limited(visitor: Visitor, *, read_only: bool, hide_payloads: bool) -> Visito
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request was made on this machine, by its address and name, and came through no proxy.
+    """Whether a request came from this machine, by its address and name, through no proxy.
 
     The name in `Host` keeps out pages of other sites whose names were pointed at this machine.
     """

@@ -1,4 +1,4 @@
-"""Actions: each is a form that was posted, is written down first, and leads back to the page it came from.
+"""Actions: forms that were posted, are recorded first, and lead back to their page.
 
 Actions on many jobs go through a filter: a page shows how many jobs match and which, and a form on it applies the
 action to at most `MOST` of them, in batches. Jobs that were enqueued after the preview are left alone.
@@ -175,7 +175,7 @@ async def act_on_many(web: Web, request: Request, visitor: Visitor, form: dict[s
 async def matching(
     web: Web, wanted: JobSearch, action: str, until: float
 ) -> AsyncGenerator[tuple[list[FoundJob], bool]]:
-    """Yield batches of jobs that match a filter and that an action may change, and whether that was all.
+    """Yield batches of jobs that match a filter and may be changed, and whether that was all.
 
     It yields `MOST` jobs at the most, and none after the time `until`, except for the first batch.
     """

@@ -1,4 +1,4 @@
-"""The pages, one function each. They read through the inspection, which bounds what each of them costs."""
+"""The pages, one function each; they read through the inspection, which bounds the cost."""
 
 from __future__ import annotations
 
