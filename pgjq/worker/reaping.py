@@ -34,7 +34,7 @@ LOOKS_OFTEN = 12
 def reap_overdue(
     ops: Operations, stale_age: float, logger: logging.Logger, *, always: bool = False
 ) -> tuple[list[Reaped], float | None]:
-    """Read the next deadline; if it has passed, or `always`, reap and log one batch. Return both.
+    """Read the next deadline; if it has passed, or `always`, reap and log a batch. Return both.
 
     Less than a full batch means that nothing was left. Most calls find nothing, and planning the statement that reaps
     costs more than reading the first entry of an index.
