@@ -35,7 +35,7 @@ _FIXED: Final = tuple(name for name in QUEUE_OPTIONS if name not in QUEUE_CHANGE
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Arguments of `create_queue`. `options` holds those that were set, by their `DEFAULTS` names."""
+    """Arguments of `create_queue`; `options` holds those that were set, by their names."""
 
     policy: PolicyName = "standard"
     partition: bool = False
@@ -91,7 +91,7 @@ def _retried_with_backoff(settings: Settings) -> Settings:
 
 
 def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
-    """Fill in options that a queue's definition sets and a job does not, and then the defaults of a task's job.
+    """Fill in the options that a job does not set: from its queue, then the defaults.
 
     Jobs of a task share one object of settings, and here they get one object again. Results are found by that identity:
     a hash of all fields takes longer than the rest of an enqueue on a MemoryStorage.

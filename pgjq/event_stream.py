@@ -89,7 +89,7 @@ class EventStream(_EventStream):
 
 
 class AsyncEventStream(_EventStream):
-    """An async iterator of events. Iteration opens it; `async with` and `await` return once open."""
+    """An async iterator of events; iteration opens it, and so do `async with` and `await`."""
 
     def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
         super().__init__()

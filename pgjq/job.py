@@ -234,7 +234,7 @@ def task_name(payload: Any) -> str | None:
 
 
 def is_task_name(name: str) -> bool:
-    """Return whether every storage can store the name of a task: short, and without control characters."""
+    """Return whether every storage can store a task's name: short, no control characters."""
     return 0 < len(name) <= TASK_LENGTH and (name.isprintable() or _CONTROL.search(name) is None)
 
 

@@ -61,7 +61,7 @@ def _resolve(given: dict[str, Any], defaults: Settings) -> dict[str, Any]:
 
 
 def _max_attempts(given: dict[str, Any]) -> int:
-    """Return the attempts that `retry_limit` means, which goes; `max_attempts` must agree with it."""
+    """Remove `retry_limit`; return the attempts that it means, with which `max_attempts` agrees."""
     limit = given.pop("retry_limit")
     attempts = given.get("max_attempts", limit + 1)
     if attempts != limit + 1:

@@ -206,7 +206,7 @@ def check_task(name: Any) -> str:
 
 
 def check_headers(headers: Any) -> Headers | None:
-    """Return a copy of a job's headers, or None for an empty mapping; they map text to text, and are bounded."""
+    """Return a copy of a job's headers: bounded, text to text; None for an empty mapping."""
     try:
         copied: dict[Any, Any] = dict(headers)
     except (TypeError, ValueError) as error:

@@ -71,7 +71,7 @@ class ResultRequest:
 async def request_result(
     ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None]
 ) -> bytes | None:
-    """Return the job's result as bytes; `publish_result` is called with the result of the enqueue."""
+    """Return the job's result as bytes; `publish_result` gets the result of the enqueue."""
     until = time.monotonic() + question.timeout
     with bounded(Deadline(question.timeout + SLACK_SECONDS)):
         try:

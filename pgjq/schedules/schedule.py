@@ -186,7 +186,10 @@ def define(name: Any, queue: Any, payload: Payload, now: datetime, values: Mappi
 
 
 def change(schedule: Schedule, payload: Payload | None, now: datetime, values: Mapping[str, Any]) -> Schedule:
-    """Apply the changes of `update_schedule`; None removes an option. A changed time counts from now."""
+    """Apply the changes of `update_schedule`; None removes an option.
+
+    A changed time counts from now.
+    """
     values = dict(values)
     if "cron" in values and values["cron"] is not None:
         values.setdefault("every", None)
