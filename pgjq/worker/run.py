@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, JobTransaction
     from pgjq.worker.handler import Consumer
 
+    OnCommit = Callable[["Run", Outcome], None]
+
 # The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
 # nothing renews is the time limit of the run, and the run gets all of it.
 MARGIN = 0.1
@@ -97,14 +99,7 @@ class Run:
     took: float | None  # Seconds that the handler took.
 
     def __init__(
-        self,
-        claimed: Claimed,
-        consumer: Consumer,
-        *,
-        worker: str,
-        sent: float,
-        beat: float | None,
-        committed: Callable[[Run, Outcome], None],
+        self, claimed: Claimed, consumer: Consumer, *, worker: str, sent: float, beat: float | None, committed: OnCommit
     ) -> None:
         self.claimed = claimed
         self.consumer = consumer
