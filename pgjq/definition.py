@@ -55,7 +55,7 @@ def check_changes(name: str, changes: QueueChanges) -> dict[str, Any]:
     """Check the changes of `update_queue`; None unsets an option."""
     for fixed in _FIXED:
         if fixed in changes:
-            raise ValidationError(f"{fixed} cannot be changed; make another queue with it, and let this one run dry")
+            raise ValidationError(f"{fixed} cannot be changed; create another queue with it, and drain this one")
     _check_known(changes, QUEUE_CHANGES)
     return {option: _check(name, option, value) for option, value in changes.items()}
 

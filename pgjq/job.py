@@ -248,5 +248,5 @@ def content_id(payload: Any) -> str:
             payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain
         ).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"this payload has no canonical JSON to be named after: {error}") from error
+        raise ValidationError(f"this payload has no canonical JSON for an id: {error}") from error
     return hashlib.sha256(text).hexdigest()[:16]

@@ -87,7 +87,7 @@ def without_connection(options: EnqueueOptions) -> EnqueueOptions:
     given = cast("dict[str, Any]", options)
     if given.get("connection") is not None:
         raise ValidationError(
-            "connection= and waiting exclude each other: the job is not there before that connection commits;"
+            "connection= and waiting exclude each other: the job does not exist before that connection commits;"
             " enqueue, commit, and then enqueue_and_wait with the same id"
         )
     return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

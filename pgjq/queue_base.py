@@ -139,7 +139,7 @@ class QueueBase(Generic[Payload, Result]):
 
     def _check_not_started(self, what: str) -> None:
         if self._service is not None:
-            raise ValidationError(f"queue {self.name!r} has been started: {what} before that")
+            raise ValidationError(f"queue {self.name!r} has been started: {what} before start()")
 
     def _define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Make a task, or without a function return what makes one."""

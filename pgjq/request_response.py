@@ -138,11 +138,11 @@ async def _result(
         case "cancelled":
             raise JobCancelledError(f"{question} was cancelled")
         case None if is_ours:
-            raise JobNotFoundError(f"{question} was deleted while it was waited for")
+            raise JobNotFoundError(f"{question} was deleted during the wait")
         case None:
             raise JobNotFoundError(
-                f"{question} is not there: its queue's policy has no place for it now, because another job of its key"
-                " has it, or it was deleted while it was waited for"
+                f"{question} does not exist: another job of its key holds the slot of its queue's policy,"
+                " or it was deleted during the wait"
             )
         case state:
             raise TimeoutError(await _lateness(ops, question, state))

@@ -150,7 +150,9 @@ class AsyncScheduling(Scheduling):
         def missing(schedule: Schedule, now: datetime) -> Plan:
             ticks = tuple(PlannedTick(tick) for tick in runs_between(schedule, since, until))
             if ticks and ticks[-1].tick > now:
-                raise ValidationError(f"until is in the future: the tick {tick_name(ticks[-1].tick)} is still to come")
+                raise ValidationError(
+                    f"until must not be in the future: the tick {tick_name(ticks[-1].tick)} is still to come"
+                )
             return Plan(schedule, ticks, schedule.next_run_at, forced="backfilled")
 
         _, made = await self._force(name, missing)

@@ -102,7 +102,7 @@ class Commands(click.Group):
             if ctx.params["debug"] or isinstance(error, (*_CLICKS, BrokenPipeError)):
                 raise
             raise Refusal(
-                f"{type(error).__name__}: {error}; this should not happen, pgjq --debug … shows it"
+                f"{type(error).__name__}: {error}; this is a defect of pgjq; pgjq --debug … shows where"
             ) from error
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:

@@ -111,7 +111,7 @@ def worker(
 
 def _run(worker: Worker, deadline: float | None, grace: float | None) -> None:
     if not worker.storage.capabilities.processes:
-        logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
+        logger.warning("jobs in memory belong to this process: only jobs that its own code enqueues will run")
     stopping = f"stopping: running jobs have {duration(worker.grace)}, a second signal exits now"
     if deadline is None:
         run(worker, _started(worker), stopping)
@@ -123,7 +123,7 @@ def _check(queue: Queue | AsyncQueue) -> None:
     try:
         check_storage(queue.storage)
     except StorageUnavailableError as error:
-        raise Refusal(f"{error} (look at the storage that queue {queue.name} is made with)") from error
+        raise Refusal(f"{error} (check the storage of queue {queue.name} in the code)") from error
 
 
 def _make_worker(
@@ -148,7 +148,7 @@ def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
             )
         if queue.storage is not first.storage:
             raise CommandLineError(
-                f"{first.name} and {queue.name} have a storage each; make one for both, or run a worker for each"
+                f"{first.name} and {queue.name} have different storages; create one for both, or run a worker for each"
             )
     return first.lease_policy
 

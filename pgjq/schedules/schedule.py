@@ -233,7 +233,9 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
         if name in CHANGEABLE:
             checked[name] = _CHECKS[name](value)
         elif name in NOT_OF_SCHEDULES:
-            raise ValidationError(f"a schedule's jobs run at its ticks: {name} is not for them; jitter spreads them")
+            raise ValidationError(
+                f"a schedule's jobs run at its ticks, so {name} does not apply; use jitter to spread them"
+            )
         else:
             options[name] = value.total_seconds() if isinstance(value, timedelta) else value
     if options:

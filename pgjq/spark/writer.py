@@ -85,7 +85,7 @@ class _Enqueueing:
         """Make the jobs, or find that they were made; ask again if the reply was lost."""
         done = [message for message in messages if isinstance(message, Staged)]
         if len(done) < len(messages):
-            raise StorageError("a task did not say what it has staged; nothing was enqueued")
+            raise StorageError("a task did not report its stage; nothing was enqueued")
         stages = [message.stage for message in done if message.stage is not None]
         expected = sum(message.rows for message in done)
         jobs, duplicates, before = self._make_jobs(Write(self._queue, stages, expected, write_id, batch))

@@ -12,7 +12,7 @@ def needs_key(job_id: str) -> PolicyError:
 
 def no_slot(queue: str, job_id: str) -> PolicyError:
     """Return the error of a retry while another job of the key has the slot."""
-    return PolicyError(f"queue {queue!r} has no slot for job {job_id!r} now: another job of its key has it")
+    return PolicyError(f"queue {queue!r} has no slot for job {job_id!r} now: another job of its key holds it")
 
 
 def cannot_change(queue: str, what: str) -> PolicyError:

@@ -144,7 +144,7 @@ def _version(job: AnyJob) -> int:
     version: Any = payload.get("version", 1) if type(payload) is dict else None
     if type(version) is not int:
         raise InvalidArgumentsError from ValidationError(
-            f"the payload of task {job.task!r} must be an object with a whole version"
+            f"the payload of task {job.task!r} must be an object whose version is a whole number"
         )
     return version
 

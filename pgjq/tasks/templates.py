@@ -39,7 +39,7 @@ class Template:
         try:
             return self._make(args, kwargs)
         except Exception as error:
-            raise ValidationError(f"{self._option} cannot be made of the arguments: {error!r}") from error
+            raise ValidationError(f"{self._option} cannot be made from the arguments: {error!r}") from error
 
     def _formatter(self, text: str) -> Callable[[Sequence[Any], Mapping[str, Any]], str]:
         for name in self._fields(text):

@@ -111,7 +111,7 @@ class WorkerReaper:
         if self._policy.reap_interval > 0:
             self._loop.start()
         else:
-            self._logger.warning("this worker takes no stalled jobs back: reap_interval is 0")
+            self._logger.warning("this worker does not reap stalled jobs: reap_interval is 0")
 
     def stop(self) -> None:
         """End the thread and close its connection."""

@@ -89,7 +89,7 @@ begin
     end if;
 
     if jobs + duplicates <> expected then
-        raise exception '% rows were staged, and % are there', expected, jobs + duplicates;
+        raise exception '% rows were staged, but % were added or skipped', expected, jobs + duplicates;
     end if;
     if apart then
         -- Until the commit, the bodies are about to become jobs: see `pgjq.free_id`.

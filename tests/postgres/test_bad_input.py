@@ -28,7 +28,7 @@ circular.append(circular)
 
 # What is wrong, and what the message says about it.
 ENQUEUES: dict[str, tuple[dict[str, Any], str]] = {
-    "an empty id": ({"id": ""}, "must not be empty; pass None to have one made"),
+    "an empty id": ({"id": ""}, "must not be empty; pass None for a generated id"),
     "an id that is too long": ({"id": "x" * 513}, "must not be longer than 512 characters; this one has 513"),
     "an id with NUL": ({"id": "a\0b"}, "must not hold a NUL"),
     "an id with a lone surrogate": ({"id": "a\ud800"}, "valid Unicode"),

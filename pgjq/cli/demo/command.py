@@ -159,7 +159,7 @@ class _Demo:
         else:
             self._console.print(table(checks))
         if any(check.ok is False for check in checks):
-            raise click.ClickException("this is not what should have happened; please report it, with the lines above")
+            raise click.ClickException("these results are wrong; please report it with the lines above")
 
     def _assignment(self, number: int) -> Assignment:
         return Assignment(f"worker {number}", self._queue, self._pause)

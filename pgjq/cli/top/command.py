@@ -49,7 +49,7 @@ def top(storage: Storage, *, interval: float) -> None:
       pgjq top --interval 5
     """  # noqa: D301
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refusal("pgjq top needs a terminal; pgjq queues, pgjq workers and pgjq doctor answer without one")
+        raise Refusal("pgjq top needs a terminal; pgjq queues, pgjq workers and pgjq doctor work without one")
     asyncio.run(_Top(storage, max(interval, 0.1)).run())
 
 

@@ -95,7 +95,7 @@ def _read(conninfo: str) -> dict[str, Any]:
     if "@" in str(found.get("host", "")):
         raise ValidationError(f"{_UNREADABLE}: an @ in a user's name or a password is written %40")
     if "\0" in conninfo:
-        raise ValidationError(f"{_UNREADABLE}: it has a NUL in it")
+        raise ValidationError(f"{_UNREADABLE}: it contains a NUL character")
     if _URL_PATH.match(conninfo):
         raise ValidationError(f"{_UNREADABLE}: an @ comes after the first /; a / in a password is written %2F")
     return found
@@ -123,7 +123,7 @@ def _translated(url: URL) -> str:
     own = {"host": hosts, "port": ports, "user": url.username, "password": url.password, "dbname": url.database}
     given = {name: value for name, value in own.items() if value} | _options(query)
     if any("\0" in value for value in given.values()):
-        raise ValidationError(f"{_REFUSED}: it has a NUL in it")
+        raise ValidationError(f"{_REFUSED}: it contains a NUL character")
     return make_conninfo("", **given) or "postgresql://"
 
 
