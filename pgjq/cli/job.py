@@ -68,8 +68,8 @@ def result(client: Client, output: Output, *, queue: str, job_id: str) -> None:
 def cancel(client: Client, output: Output, *, queue: str, job_id: str, active: bool) -> None:
     """Withdraw a job that has not run yet.
 
-    A running job is left alone, unless --active asks it to end: its worker is told, and the job ends as cancelled when
-    its handler does. The exit code is 1 if nothing came of it.
+    A running job is left alone, unless --active asks it to end: its worker sets the abort signal, and the job ends
+    as cancelled when its handler ends. The exit code is 1 if the job was not changed.
 
     \b
     Examples:

@@ -194,7 +194,7 @@ def _run(console: Console, source: Source, lake: str, master: str | None, **opti
 
 
 def _write_report(lake: str, out: Path, slo: tuple[str, ...] = (), web: str | None = None) -> dict[str, Any]:
-    """Write the page; return what it says, for programs."""
+    """Write the page; return its verdict and figures, for `--json`."""
     with _spark_extra():
         from pgjq.spark.pipeline.lake import Lake
         from pgjq.spark.report.page import Report, write_page

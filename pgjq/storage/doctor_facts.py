@@ -68,7 +68,7 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSilence:
-    """How long a worker has been silent, and how often it should be heard, in seconds."""
+    """How long a worker has been silent, and how often it should report, in seconds."""
 
     worker: str
     heartbeat: float

@@ -139,7 +139,7 @@ class BlockedKey:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads in a role; `holder` is None if no one does."""
+    """The leader of a role; `holder` is None while there is none."""
 
     role: str
     holder: str | None

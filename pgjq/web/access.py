@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act.
+"""Access: which requests may see the page, and which may act.
 
 * A token is accepted in the login form, once as `?token=` (then a cookie replaces it), or as a Bearer header, and is
   compared in constant time. The cookie holds a signed random number, not the token, and lapses after `SESSION`.

@@ -1,4 +1,4 @@
-"""Wakeup pipes: how a process learns at once that another one changed something.
+"""Wakeup pipes: notify the other processes of a directory of a change at once.
 
 * A process that waits makes a named pipe in `notifications/` and blocks on it; a process that changed something writes
   to all pipes there. Opening a pipe without a reader fails, and the pipe is removed.

@@ -53,7 +53,7 @@ PROBE_SELDOM_SECONDS: Final = 20.0
 # How soon the thread reads instead of a loop that has stopped reading, because its worker has jobs to run.
 TAKE_OVER_SECONDS: Final = 1.0
 RECONNECT_SECONDS: Final = 0.5
-# A woken subscriber leaves its topic and goes to work; the server is told this much later, when that work has begun.
+# A woken subscriber leaves its topic and goes to work; UNLISTEN is sent this much later, when that work has begun.
 TIDY_SECONDS: Final = 0.01
 
 

@@ -67,7 +67,7 @@ class PostgresStorage:
         self._pools = Pools(Server(conninfo, queries), min_size, max_size, self._distrust)
         self._listener = Listener(conninfo, queries, self._pools.drop)
         # A candidate that must know at every moment whether it leads has a session without other statements: while one
-        # is in flight, a session that the server ends cannot be told from its answer. Maintenance need not know.
+        # is in flight, the end of the session looks like the statement's answer. Maintenance need not know.
         server, watchdog = self._pools.server, self._pools.watchdog
         self._background = BackgroundConnection(server, watchdog)
         self._background_locks = LeaderLocks(self._background)
