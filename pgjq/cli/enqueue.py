@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.blocking import drive
+from pgjq.cli.command_group import CommandLineError, Refusal
 from pgjq.cli.completion import QUEUE_NAME, TASK_NAME
 from pgjq.cli.formatting import many, readable
 from pgjq.cli.open_storage import with_client
 from pgjq.cli.option_tables import JOB, with_settings
 from pgjq.cli.param_types import ARGUMENT, DURATION, JSON, KEYWORD, Parsed, read_json
 from pgjq.cli.queue_names import report_new_queue
-from pgjq.cli.root import CommandLineError, Refusal
 from pgjq.errors import PgjqError
 from pgjq.ids import make_ids
 from pgjq.job import NewJob, content_id

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from pgjq.cli.root import Refusal
+from pgjq.cli.command_group import Refusal
 
 OK: Final = 200
 

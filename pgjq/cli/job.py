@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pgjq.cli.command_group import NO, Refusal
 from pgjq.cli.completion import QUEUE_NAME
 from pgjq.cli.formatting import readable, shown
 from pgjq.cli.open_storage import with_client
 from pgjq.cli.param_types import MOMENT
 from pgjq.cli.queue_names import check_queue_exists
-from pgjq.cli.root import NO, Refusal
 from pgjq.errors import JobNotFoundError
 
 if TYPE_CHECKING:

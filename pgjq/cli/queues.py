@@ -186,6 +186,7 @@ def blocked(client: Client, output: Output, *, name: str) -> None:
     """List the keys of a key_strict_fifo queue that failed jobs block.
 
     A key is blocked until these jobs are retried or deleted.
+
     \b
     Examples:
       pgjq queues blocked orders

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pgjq.cli.command_group import CommandLineError, Refusal
 from pgjq.cli.completion import MODULE_QUEUES, complete_targets
 from pgjq.cli.formatting import duration, many
 from pgjq.cli.log_output import logger, with_log
@@ -15,7 +16,6 @@ from pgjq.cli.open_storage import kind_of
 from pgjq.cli.param_types import DURATION, PORT, SIZE
 from pgjq.cli.queue_import import find_queues
 from pgjq.cli.reload import Reloader
-from pgjq.cli.root import CommandLineError, Refusal
 from pgjq.cli.run_until_signal import check_storage, run, run_until
 from pgjq.errors import StorageUnavailableError
 from pgjq.probes import serve_worker

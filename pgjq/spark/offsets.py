@@ -71,4 +71,4 @@ def read_offset(here: OneShotConnection, view: View, server: Server, offset: Off
 
 def _has_row(here: OneShotConnection, view: View, last: list[str]) -> bool:
     named = dict(zip(("xid", "n", "at"), last, strict=True))
-    return here.fetch("has_stream_row", {"view": view} | named)[0][0]
+    return here.fetch("stream_row_exists", {"view": view} | named)[0][0]

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import ValidationError
-from pgjq.spark.jobs import stage_batch, stage_schema
+from pgjq.spark.job_rows import stage_batch, stage_schema
 from pgjq.spark.lazy_imports import pa
 from pgjq.spark.staging import find_refused_row, translated
 from pgjq.storage.postgres.oneshot import oneshot_connection

@@ -66,7 +66,7 @@ class JobsReader(DataSourceReader):
             if first is None:
                 return [NOTHING]  # Spark would read an empty list as one partition of None.
             params |= parts_of(self._options) | {"percent": min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))}
-            ((cuts,),) = here.fetch("job_cuts", params)
+            ((cuts,),) = here.fetch("job_split_points", params)
         return [Span(*span, *seen) for span in split(first, last + 1, cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -132,7 +132,7 @@ def read_span(
     queries, columns, names = Queries(options.schema), schema.fieldNames(), None
     if options.view == "history":
         columns = [NUMBERED.get(column, column) for column in columns]
-        names = queries.written("number_names", {})
+        names = queries.written("names_of_numbers", {})
     statement = write_select(queries, options.view, asdict(span), columns, conditions)
     return read_batches(options.conninfo, statement, schema, names)
 

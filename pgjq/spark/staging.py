@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.adbc import append, connect, read
-from pgjq.spark.jobs import staged
+from pgjq.spark.job_rows import staged
 from pgjq.spark.lazy_imports import adbc, pa
 from pgjq.storage.postgres.queries import Queries
 from pgjq.storage.postgres.queries_with_literals import write as literal

@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _batch_end(self, here: OneShotConnection, since: int, until: int, limit: int | None) -> int | None:
         """Return the end of the next batch; the same as before if nothing has happened."""
         params = self._between(since, until)
-        if not here.fetch("has_stream_rows", params)[0][0]:
+        if not here.fetch("stream_has_rows", params)[0][0]:
             return None
         found = [] if limit is None else here.fetch("stream_stop", params | {"limit": limit})
         return found[0][0] if found else until

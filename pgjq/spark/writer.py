@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.commit import Write, make_jobs
-from pgjq.spark.jobs import check_frame
+from pgjq.spark.job_rows import check_frame
 from pgjq.spark.quarantine import fill_with_quarantine
 from pgjq.spark.staging import fill_stage
 from pgjq.storage.postgres.oneshot import oneshot_connection

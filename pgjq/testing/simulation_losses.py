@@ -15,9 +15,9 @@ from pgjq.outcome import Released
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
-from pgjq.testing.job_history import HeldLease
 from pgjq.testing.simulation import Simulation
 from pgjq.testing.simulation_choices import OUTCOMES, POLICIES, WORKERS
+from pgjq.testing.simulation_jobs import HeldLease
 
 if TYPE_CHECKING:
     from pgjq.storage.base import Claimed

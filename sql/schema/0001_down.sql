@@ -38,7 +38,7 @@ drop function if exists pgjq.error_place(text);
 drop table if exists pgjq.minute, pgjq.audit;
 drop view if exists pgjq.attempts;
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
-drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
+drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.lock_waits;
 drop function if exists
 pgjq.drop_old_stages, pgjq.release_running, pgjq.reschedule_job,
 pgjq.retry_job, pgjq.retry_jobs, pgjq.get_jobs, pgjq.get_attempts, pgjq.error_excerpt,

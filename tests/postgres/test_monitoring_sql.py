@@ -267,7 +267,7 @@ def test_old_snapshots_and_waits_name_who_is_in_the_way(postgres: pgjq.PostgresS
         holder.execute("begin isolation level repeatable read")
         holder.execute("select from pgjq.job for update")
         waiter.pgconn.send_query(b"delete from pgjq.job")
-        while not (waits := ask(postgres.conninfo, "waits")):
+        while not (waits := ask(postgres.conninfo, "lock_waits")):
             pass
         assert {(wait["pid"], wait["blocked_by"]) for wait in waits} == {
             (waiter.info.backend_pid, holder.info.backend_pid)

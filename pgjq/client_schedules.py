@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
 
-from pgjq.administration import Administration
+from pgjq.client_administration import Administration
 from pgjq.errors import PolicyError, UnsupportedError, ValidationError
 from pgjq.job import task_name
 from pgjq.options import check_datetime, check_int
