@@ -29,6 +29,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Completed, Failed, Failing, Released
 from pgjq.policy import POLICIES, Policy, PolicyName
 from pgjq.storage.base import Settlement
+from tests.postgres.row_reads import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -536,12 +537,3 @@ def test_a_claim_beside_many_blocked_keys_reads_what_it_takes(
         row = connection.execute("select id from pgjq.claim('{q}', 1, 10, 30, 900, null, false)").fetchall()
         assert row == [("free",)]
         assert fetched(connection) - before <= 20
-
-
-def fetched(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(
-        "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer from pg_stat_xact_user_tables"
-        " where relname in ('job_default', 'body_default', 'done_default', 'progress_default')"
-    ).fetchone()
-    assert row is not None
-    return row[0]
