@@ -24,9 +24,9 @@ INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = """\b
 Exit codes:
-  0    done; also for a job that was there already, and for a worker that was asked to stop
-  1    the answer is no: not found, not done, failed, or the storage could not be reached
-  2    the command cannot be understood as it was written
+  0    done; also for a job that existed before, and for a worker that was stopped by a signal
+  1    not found, not done, failed, or the storage could not be reached
+  2    invalid command line
   130  interrupted by Ctrl-C; what was done before stays done"""
 
 _CLICKS: Final = (click.ClickException, click.Abort, click.exceptions.Exit)

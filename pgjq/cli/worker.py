@@ -31,17 +31,16 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Run the tasks and handlers of queues, until SIGTERM or Ctrl-C.
 
-MODULE is every queue with tasks or a handler in a module of yours, MODULE:QUEUE one Queue or AsyncQueue in it, or a
-list of them. The current directory is importable. A queue brings its storage along, so there is no --url here: let
+MODULE stands for every queue with tasks or a handler in your module, MODULE:QUEUE for one Queue or AsyncQueue in it,
+or for a list of them. The current directory is importable. A queue has its storage, so there is no --url here: let
 the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy, and take turns.
 
-When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
-back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
-lapse.
+After a signal the worker claims no more jobs, and running jobs have --grace to end; then it releases those that have
+not ended, and the exit code is 0. A second signal exits at once; other workers reap the jobs when their leases lapse.
 
 A process that reaches --max-jobs or --max-memory claims nothing more, lets its running jobs end, and is replaced.
 With --drain it exits once no job of its queues is due and none is running; jobs that are due later stay. At the
---deadline running jobs are given back, unless --grace gives them time to end.
+--deadline running jobs are released, unless --grace gives them time to end.
 
 With --processes, each process takes the first free port from --health-port and --metrics-port on.
 
@@ -63,16 +62,18 @@ Examples:
     "--queue", "names", multiple=True, help="Serve only this queue; may be given several times.", **MODULE_QUEUES
 )
 @click.option("--setup", metavar="MODULE:FUNCTION", help="Call a function before the import, such as django:setup.")
-@click.option("--concurrency", type=int, help="Jobs at a time in each process; by default what the queues say, summed.")
+@click.option("--concurrency", type=int, help="Jobs at a time in each process (default: the sum over the queues).")
 @click.option(
-    "--processes", type=int, default=1, show_default=True, help="How many processes; those that die are replaced."
+    "--processes", type=int, default=1, show_default=True, help="Number of processes; a process that dies is replaced."
 )
-@click.option("--grace", type=DURATION, help="How long running jobs may take to end; by default what the queues say.")
+@click.option("--grace", type=DURATION, help="Time for running jobs to end (default: the longest of the queues).")
 @click.option("--strict", is_flag=True, help="Serve a queue only while those named before it have nothing to run.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
-@click.option("--max-memory", type=SIZE, help="Replace a process that uses more memory, as 512M, when its jobs ended.")
+@click.option(
+    "--max-memory", type=SIZE, help="Replace a process that uses more memory, such as 512M, once its jobs end."
+)
 @click.option("--drain", is_flag=True, help="Work until nothing is due, then exit.")
-@click.option("--deadline", type=DURATION, help="With --drain: exit after so long, whatever is due.")
+@click.option("--deadline", type=DURATION, help="With --drain: exit after this time, even if jobs are due.")
 @click.option("--reload", "reloads", is_flag=True, help="Start again when the code changes; for development.")
 @click.option("--health-port", type=PORT, help="Serve /live, /ready and /metrics on this port; 0: any free one.")
 @click.option("--metrics-port", type=PORT, help="Serve /metrics on this port; 0: any free one.")

@@ -48,11 +48,11 @@ LEAST_WORK = 2.0  # Seconds: with fewer jobs each takes longer, so that there is
 )
 @with_output
 def demo(output: Output, *, jobs: int, url: str | None) -> None:
-    """See jobs run, with one worker killed on the way.
+    """Run jobs while a worker is killed, and check the results.
 
-    Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; asks one question and
-    waits for its answer; kills one worker with kill -9; and checks that every job has exactly one result. Nothing of it
-    stays, and PGJQ_URL is not looked at.
+    Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; sends one request and
+    waits for its result; kills one worker with kill -9; and checks that every job has exactly one result. Nothing of it
+    stays, and PGJQ_URL is ignored.
 
     \b
     Examples:
