@@ -18,7 +18,7 @@ LINES_OF_A_FILE = 300
 LINES_OF_A_FUNCTION = 30
 SHARE_WITH_DOCSTRINGS = 0.9
 LENGTH_OF_A_FIRST_LINE = 90
-LINES_WITHOUT_A_SUBJECT = 40
+LINES_WITHOUT_A_SUBJECT = 10
 # Pronouns that hide the worker, the caller, the reaper.
 PRONOUNS = re.compile(r"\b(whoever|nobody|somebody|everybody|anybody)\b", re.IGNORECASE)
 

@@ -253,8 +253,8 @@ def test_blocked_keys_show_what_blocks_them_and_how_many_wait(postgres: pgjq.Pos
 def test_leaders_are_the_sessions_that_hold_an_office(postgres: pgjq.PostgresStorage) -> None:
     assert [row["pid"] for row in ask(postgres.conninfo, "leaders")] == [None, None]
     assert drive(postgres.operations("sync").elect("reaper", "ann", ttl=30))
-    nobody, leader = ask(postgres.conninfo, "leaders")
-    assert (nobody["role"], nobody["pid"]) == ("maintenance", None)
+    vacant, leader = ask(postgres.conninfo, "leaders")
+    assert (vacant["role"], vacant["pid"]) == ("maintenance", None)
     assert leader["role"] == "reaper"
     assert leader["login"] is not None
 

@@ -108,7 +108,7 @@ def early(sessions: Sessions) -> psycopg.Connection[Any]:
 
 
 def begin(connection: psycopg.Connection[Any], statistics: str) -> None:
-    """Settle the statistics before anybody plans: a change to a table makes sessions forget their plans."""
+    """Settle the statistics before the first plan: a change to a table makes sessions forget their plans."""
     for table in ("job", "body", "done", "progress"):
         connection.execute(f"alter table pgjq.{table}_default set (autovacuum_enabled = off)")
     if statistics == "analysed when empty":

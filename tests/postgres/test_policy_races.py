@@ -64,7 +64,7 @@ def settle(postgres: PostgresStorage, jobs: list[Claimed], outcome: Any) -> None
 
 
 def insert(connection: psycopg.Connection[Any], state: int, key: str | None, queue: str = "q") -> None:
-    """Write a job without asking anybody."""
+    """Write a job directly into the tables, past all checks."""
     connection.execute(
         "insert into pgjq.job (seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, state,"
         " singleton_key) select nextval('pgjq.job_seq'), q.id, now(), %s = 0, 0, 3, 1, 1, %s, %s"
