@@ -247,7 +247,7 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
     queue.execute(work_async if style == "coroutine" else lambda job: job.attempts)
     errors, completed = quiet(queue), Events(queue, "completed")
     queue.enqueue("before", None)
-    # A worker without work only reads, and would not notice: a job of another worker is about to stall, and must be reaped.
+    # A worker without work only reads, and would not notice that a job of another worker is about to stall.
     ghost = LeasePolicy(lease=1, heartbeat=None)
     with psycopg.connect(database, autocommit=True) as operator, queue:
         completed.wait(1)
