@@ -104,7 +104,7 @@ def call_in_time(call: Callable[[], R], *, discard: Callable[[R], object] = lamb
 
 
 def start_call(call: Callable[[], R], *, discard: Callable[[R], object] = lambda _: None) -> Future[R]:
-    """Start a blocking call on a daemon thread; if its future is cancelled, `discard` gets the late result."""
+    """Start a blocking call on a daemon thread; `discard` gets the result if it comes too late."""
     answer: Future[R] = Future()
     args = copy_context().run, call, answer, discard
     threading.Thread(target=_answer, args=args, name="pgjq call", daemon=True).start()
@@ -139,7 +139,7 @@ def acquire_in_time(lock: Any, patience: float = inf) -> bool:
 
 @contextmanager
 def holding(lock: Any, busy: str) -> Generator[None]:
-    """Hold a `threading` lock for a block; raise StorageUnavailableError with this message at the deadline."""
+    """Hold a `threading` lock for a block; raise StorageUnavailableError at the deadline."""
     if not acquire_in_time(lock):
         raise StorageUnavailableError(busy)
     try:

@@ -55,7 +55,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Trace and measure what queues, clients and workers send and process; call it before they start.
+    """Trace and measure queues, clients and workers; call it before they start.
 
     The providers are the global ones by default. A worker's queues are all instrumented.
     """

@@ -71,7 +71,7 @@ class ResultRequest:
 async def request_result(
     ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None]
 ) -> bytes | None:
-    """Return the job's result as bytes; `publish_result` is called with the result of the enqueue."""
+    """Return the job's result as bytes; `publish_result` gets the result of the enqueue."""
     until = time.monotonic() + question.timeout
     with bounded(Deadline(question.timeout + SLACK_SECONDS)):
         try:
@@ -138,11 +138,11 @@ async def _result(
         case "cancelled":
             raise JobCancelledError(f"{question} was cancelled")
         case None if is_ours:
-            raise JobNotFoundError(f"{question} was deleted while it was waited for")
+            raise JobNotFoundError(f"{question} was deleted during the wait")
         case None:
             raise JobNotFoundError(
-                f"{question} is not there: its queue's policy has no place for it now, because another job of its key"
-                " has it, or it was deleted while it was waited for"
+                f"{question} does not exist: another job of its key holds the slot of its queue's policy,"
+                " or it was deleted during the wait"
             )
         case state:
             raise TimeoutError(await _lateness(ops, question, state))

@@ -67,7 +67,7 @@ def run(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Bring what has ended since the last run into a lake, and measure it.
+    """Copy jobs that ended since the last run to a lake, and measure them.
 
     Only new endings are read, and only days that they touch are measured again. The next run continues one that was
     killed. Rows of history that cannot be true go to the table quarantine, with the reason.
@@ -126,9 +126,9 @@ def report(*, lake: str, out: str, slo: tuple[str, ...], web: str | None, check:
 @_MASTER
 @_JSON
 def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_json: bool) -> None:
-    """Make up a history with incidents in it, and see what the pipeline finds.
+    """Generate a history with incidents, and see what the pipeline finds.
 
-    Starts a PostgreSQL in a temporary directory. Nothing of it stays, except the report; PGJQ_URL is not looked at.
+    Starts a PostgreSQL in a temporary directory. Nothing of it stays, except the report; PGJQ_URL is ignored.
 
     \b
     Examples:
@@ -194,7 +194,7 @@ def _run(console: Console, source: Source, lake: str, master: str | None, **opti
 
 
 def _write_report(lake: str, out: Path, slo: tuple[str, ...] = (), web: str | None = None) -> dict[str, Any]:
-    """Write the page; return what it says, for programs."""
+    """Write the page; return its verdict and figures, for `--json`."""
     with _spark_extra():
         from pgjq.spark.pipeline.lake import Lake
         from pgjq.spark.report.page import Report, write_page

@@ -1,4 +1,4 @@
-"""The doctor: check a storage, its workers and its queues, and say what to do about each finding.
+"""The doctor: check a storage, its workers and queues; say what to do about each finding.
 
 `examine(storage)` reads and judges; `pgjq doctor` prints. The judgements are pure functions: `queue_checks.py` judges
 workers, queues and jobs on every storage, `server_checks.py` judges a PostgreSQL server. A check whose read fails, such
@@ -34,7 +34,10 @@ Facts = TypeVar("Facts")
 
 
 async def examine(storage: Storage, thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return the findings of every check that the storage has the facts for; an unreachable one is a finding, too."""
+    """Return the findings of every check that the storage has the facts for.
+
+    That a storage cannot be reached is a finding as well.
+    """
     limits = thresholds or Thresholds()
     try:
         await storage.operations("async").queue_names()
@@ -113,7 +116,7 @@ async def _fleet(reads: Inspection, examination: Examination | None, limits: Thr
 
 
 async def recent_failures(reads: Inspection, age: float) -> list[FoundJob]:
-    """Read jobs that wait for another attempt, and jobs that failed for good within some seconds."""
+    """Read jobs that wait for another attempt, and jobs that failed for good recently."""
     since = datetime.now(UTC) - timedelta(seconds=age)
     failed = await reads.search(JobSearch(state="failed"), None, FAILURES)
     failing = await reads.search(JobSearch(state="failing"), None, FAILURES)

@@ -1,4 +1,4 @@
-"""Failures grouped by error: type and place, or type and the shape of the message where no place is known."""
+"""Failures grouped by error: type and place, or type and shape of the message."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _add(group: Group, job: FoundJob) -> None:
 
 
 def judge_failures(jobs: Iterable[FoundJob]) -> Iterator[Finding]:
-    """Judge jobs that failed lately or wait for another attempt: a group of them is a handler to mend."""
+    """Judge jobs that failed lately or wait for another attempt, grouped by error."""
     groups = groups_of(jobs)
     for group in groups[:NAMED]:
         if group.last is None:

@@ -18,7 +18,7 @@ NAMED: Final = 3  # Names in a message; the rest is counted.
 
 
 def judge_leader(leaders: Sequence[Leader], workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """Judge the election: while workers run, one of them leads the maintenance. Leading reapers are optional."""
+    """Judge the election: while workers run, one of them leads the maintenance."""
     holders = {leader.role: leader.holder for leader in leaders}
     if "maintenance" not in holders:
         return
@@ -92,7 +92,7 @@ def _queue(queue: QueueOverview, served: Collection[str], limits: Thresholds) ->
 
 
 def judge_tasks(tasks: Sequence[PutBackTask]) -> Iterator[Finding]:
-    """Judge tasks whose jobs were put back: workers put a task that they do not know back after 10 s or more."""
+    """Judge tasks whose jobs were put back because no worker knows the task."""
     for task in tasks:
         yield Finding(
             "tasks",

@@ -28,7 +28,7 @@ _SINCE: Final = {"history": "finishedAfter", "events": "eventAfter"}
 
 
 class Server(NamedTuple):
-    """A server: its identifier, its timeline, the end of what can no longer change, and its newest transaction."""
+    """A server: identifier, timeline, newest transaction, and where rows can no longer change."""
 
     identifier: str
     timeline: int
@@ -44,7 +44,7 @@ def make_offset(here: OneShotConnection, view: View, server: Server, since: int,
 
 
 def read_offset(here: OneShotConnection, view: View, server: Server, offset: Offset) -> int:
-    """Return the transaction number from which this server continues an offset; raise if it cannot."""
+    """Return the transaction from which this server continues an offset; raise if it cannot."""
     number, timeline = int(offset["xid"]), offset.get("tli")
     remedy = _REMEDY.format(_SINCE[view])
     if offset.get("sys") != server.identifier:
@@ -71,4 +71,4 @@ def read_offset(here: OneShotConnection, view: View, server: Server, offset: Off
 
 def _has_row(here: OneShotConnection, view: View, last: list[str]) -> bool:
     named = dict(zip(("xid", "n", "at"), last, strict=True))
-    return here.fetch("has_stream_row", {"view": view} | named)[0][0]
+    return here.fetch("stream_row_exists", {"view": view} | named)[0][0]

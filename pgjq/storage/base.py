@@ -165,7 +165,7 @@ class Operations(Protocol):
         ...
 
     async def release(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Take running jobs away from their workers, without counting their attempts; return how many.
+        """Take running jobs away from their workers; return how many. Their attempts do not count.
 
         Their runs are recorded as `lease_lost`. A requested cancellation wins.
         """
@@ -174,7 +174,7 @@ class Operations(Protocol):
     async def reschedule(
         self, queue: str, job_id: str, *, run_at: datetime | None = None, priority: int | None = None
     ) -> JobStatus | None:
-        """Change when a waiting job may run, and its priority; return it as it is then, None without such a job.
+        """Change when a waiting job may run, and its priority; return it, or None without one.
 
         A job in another state is left alone.
         """

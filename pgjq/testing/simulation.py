@@ -33,8 +33,8 @@ from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
-from pgjq.testing.job_history import HeldLease, JobHistory
 from pgjq.testing.simulation_choices import JOBS, OUTCOMES, POLICIES, SUBMISSIONS, WORKERS
+from pgjq.testing.simulation_jobs import HeldLease, JobHistory
 from pgjq.worker.run import MARGIN
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act.
+"""Access: which requests may see the page, and which may act.
 
 * A token is accepted in the login form, once as `?token=` (then a cookie replaces it), or as a Bearer header, and is
   compared in constant time. The cookie holds a signed random number, not the token, and lapses after `SESSION`.
@@ -134,7 +134,7 @@ def limited(visitor: Visitor, *, read_only: bool, hide_payloads: bool) -> Visito
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request was made on this machine, by its address and name, and came through no proxy.
+    """Whether a request came from this machine, by its address and name, through no proxy.
 
     The name in `Host` keeps out pages of other sites whose names were pointed at this machine.
     """

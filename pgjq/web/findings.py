@@ -1,4 +1,4 @@
-"""What is wrong, in sentences that say what to do: shown first on the overview and on a queue's page."""
+"""Problems, in sentences that say what to do, for the overview and a queue's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages, one function each. They read through the inspection, which bounds what each of them costs."""
+"""The pages, one function each; they read through the inspection, which bounds the cost."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def doctor(web: Web, request: Request, visitor: Visitor) -> Response:
 async def audit(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show what people did on this page."""
     if not (await web.rights()).audit:
-        raise UnsupportedError("this login may not read what people did; docs/roles.md says which may")
+        raise UnsupportedError("this login may not read the audit log; docs/roles.md says which may")
     before = request.query_params.get("before", "")
     name = request.query_params.get("queue") or None
     number = int(before) if before.isdecimal() else None

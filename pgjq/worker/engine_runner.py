@@ -180,7 +180,7 @@ class Runnable(ABC):
             self.stop()
 
     def wait(self, asked: StopRequest, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Block the main thread until SIGTERM, SIGINT or the end of the work; raise the error that ended it."""
+        """Block the main thread until a signal or the end of the work; raise its error."""
         asked.wait(lambda: self.failure is not None or self.finished or is_over())
         if self.failure is not None:
             raise self.failure

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, JobTransaction
     from pgjq.worker.handler import Consumer
 
+    OnCommit = Callable[["Run", Outcome], None]
+
 # The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
 # nothing renews is the time limit of the run, and the run gets all of it.
 MARGIN = 0.1
@@ -39,7 +41,7 @@ NO_HEADERS: Headers = MappingProxyType({})
 
 
 def heartbeat_interval(job: Claimed, policy: LeasePolicy) -> float | None:
-    """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
+    """Return a job's heartbeat interval: half of its `heartbeat_seconds`, else the policy's.
 
     Without a lease the heartbeat renews nothing, but still finds cancel requests.
     """
@@ -48,7 +50,7 @@ def heartbeat_interval(job: Claimed, policy: LeasePolicy) -> float | None:
 
 
 def idle_limit(job: Claimed, beat: float | None) -> float | None:
-    """Return how long a transaction of a run may be idle, from any of its statements; None for no limit.
+    """Return how long a run's transaction may be idle; None for no limit.
 
     A handler may compute for longer than its lease while heartbeats renew it: then only the expiry ends the run.
     """
@@ -103,14 +105,7 @@ class Run:
     waits: Sequence[Gate]  # All gates that this run's events wait for.
 
     def __init__(
-        self,
-        claimed: Claimed,
-        consumer: Consumer,
-        *,
-        worker: str,
-        sent: float,
-        beat: float | None,
-        committed: Callable[[Run, Outcome], None],
+        self, claimed: Claimed, consumer: Consumer, *, worker: str, sent: float, beat: float | None, committed: OnCommit
     ) -> None:
         self.claimed = claimed
         self.consumer = consumer
@@ -204,7 +199,7 @@ class Run:
         return self.trusted_until is None or self.trusted_until > time.monotonic()
 
     def decide(self, error: BaseException, chance: float) -> Outcome:
-        """Return the outcome of this run if it raised: by its target's rule, else by the job's retry policy."""
+        """Return a failed run's outcome: by its target's rule, else by the job's retry policy."""
         claimed = self.claimed
         if self.target.decide is not None and (outcome := self.target.decide(error, claimed)) is not None:
             return outcome

@@ -132,7 +132,7 @@ class Settler:
         return answered
 
     async def _resolve_lost_replies(self, answered: Answered, sent: float) -> Answered:
-        """Replace refused results of settlements that succeeded in an earlier try whose reply was lost."""
+        """Replace refused results of settlements that an earlier, unanswered try has made."""
         refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
         made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
         for n, settled in zip(refused, made, strict=True):

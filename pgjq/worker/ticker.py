@@ -1,4 +1,4 @@
-"""The ticker of a worker: makes the jobs of every schedule that is due, whatever queues the worker serves.
+"""The ticker of a worker: makes the jobs of every due schedule, of any queue.
 
 * Every worker has one, on a thread of its own, so that a handler that blocks the event loop delays no tick. There is no
   leader: the storage applies each plan once.

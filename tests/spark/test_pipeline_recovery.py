@@ -44,7 +44,7 @@ TABLES = (JOBS, "metrics", "days", "errors", "workers", "advice", "anomalies")
 
 
 class Stop(NoProgress):
-    """Whoever hears of a step, and does not let it begin."""
+    """A callback for steps that does not let one begin."""
 
     def __init__(self, step: str) -> None:
         self.step = step

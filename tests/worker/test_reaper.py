@@ -261,7 +261,7 @@ def test_a_leader_that_gets_no_answer_stops_acting_and_stops_when_told(
 def test_a_leader_whose_session_was_ended_never_leads_beside_its_heir(
     database: str, reapers: Callable[..., Reaper]
 ) -> None:
-    """Proofs are rare here, so that nobody but the socket can tell."""
+    """Proofs are rare here, so that only the socket shows the loss."""
     rare = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1800, acquire_retry_interval=0.05)
     storages = [PostgresStorage(database) for _ in range(3)]
     candidates = [reapers(storage, leader_election=rare) for storage in storages]
@@ -417,7 +417,7 @@ def test_visibility_timeout_is_short_for_the_policy_that_queues_make_of_it() -> 
 
 
 async def coroutine(_event: Any) -> None:
-    """Nobody could await it."""
+    """A reaper calls callbacks on a thread, so no code could await it."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Draw the screen of `pgjq top` as lines of a given size. Texts of jobs cannot move the cursor."""
+"""Draw the screen of `pgjq top` as lines of a given size; texts cannot move the cursor."""
 
 from __future__ import annotations
 

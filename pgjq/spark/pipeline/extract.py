@@ -48,7 +48,10 @@ class Source:
 
 
 def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
-    """Add endings since the last run to the lake; return their number. Calls `told` with it when they are published."""
+    """Add endings since the last run to the lake; return their number.
+
+    Calls `told` with it when they are published.
+    """
     stream = StreamReader(read_options(source.options()), schema_of("history", COLUMNS))
     start = dict(lake.manifest.offset or stream.initialOffset())
     end = stream.latestOffset(start, ReadAllAvailable())
@@ -79,7 +82,7 @@ def read_directories(spark: SparkSession, lake: Lake, directories: Collection[st
 
 
 def arrange(rows: DataFrame) -> DataFrame:
-    """Arrange endings in one file per day, sorted by queue: readers of one queue skip the rest of the file."""
+    """Arrange endings in one file per day, sorted by queue, so that readers can skip."""
     return rows.repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
 
 
@@ -94,7 +97,7 @@ def _write(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> Bat
 
 
 def _sift(lake: Lake, judged: DataFrame, number: int) -> Batch:
-    """Write the rows of a batch again: those that can be true, and the others with the rules that they break."""
+    """Rewrite a batch's rows: the valid ones, and the others with the rules they break."""
     name, judged = f"batch={number}s", judged.persist()
     try:
         good = judged.where("violation is null").drop("violation")

@@ -59,7 +59,7 @@ class NoProgress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run: endings read, days measured; and the content of the lake, with rows in quarantine."""
+    """The result of a run: endings read, days measured, and the content of the lake."""
 
     read: int
     days_measured: int

@@ -25,7 +25,7 @@ LEAST_WAITING: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to do: what is wrong, what it rests on, the command, and the jobs behind it in the web page."""
+    """One thing to do: the finding, its evidence, the command, and the jobs in the web page."""
 
     urgency: float
     queue: str

@@ -68,7 +68,7 @@ def backlog(figures: Figures) -> str:
 
 
 def outlook(figures: Figures) -> str:
-    """List what each queue is expected to get in the next days, and how wrong that would have been lately."""
+    """List what each queue should get in the next days, and the error of lately."""
     lines: list[Line] = []
     for queue in figures.queues:
         counts = {day: row["ended"] for day, row in figures.days[queue].items()}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a table: its cells as class, heading and text; the number of its queue; a link; notes below it."""
+    """A line of a table: cells as class, heading and text; its queue's number; link; notes."""
 
     cells: Sequence[tuple[str, str, str]]
     queue: int | None = None

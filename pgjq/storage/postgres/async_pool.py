@@ -1,4 +1,7 @@
-"""The connection pools of async operations: one for each event loop, as a pool belongs to the loop that opened it."""
+"""The connection pools of async operations: one for each event loop.
+
+A pool belongs to the loop that opened it.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ class AsyncPool:
         return pool
 
     def _new_pool(self) -> AsyncConnectionPool[Any]:
-        """Make the pool of a loop; `PerLoop` calls this under its lock (see `Pools.refuse_if_closed`)."""
+        """Make a loop's pool; `PerLoop` calls this under its lock (see `Pools.refuse_if_closed`)."""
         self._pools.refuse_if_closed()
         pool = AsyncConnectionPool(**self._pools.options(), configure=self._configure, open=False)
         self._pools.watchdog.begin()

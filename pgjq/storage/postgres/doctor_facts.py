@@ -1,4 +1,4 @@
-"""Examination of PostgreSQL: see `pgjq.storage.doctor_facts`. Every statement has a time limit."""
+"""What `pgjq doctor` reads of PostgreSQL. Every statement has a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inspection of PostgreSQL. Every statement has a time limit, and reads a bounded number of rows.
+"""Inspection of PostgreSQL: bounded reads, and a time limit for each statement.
 
 Searches are in `pgjq.storage.postgres.search`.
 """
@@ -165,7 +165,7 @@ class PostgresInspection:
         return [(row[0], _found(row[1:])) for row in found]
 
     async def seq_at(self, at: datetime | None) -> int:
-        """Return about the number of the first job since a time: at most `SLACK` jobs before it have a higher one."""
+        """Return the first job's number since a time; up to `SLACK` earlier jobs may be higher."""
         return 0 if at is None else (await self._fetch("search_before", before=at))[0][0] + SLACK
 
     async def _queue_id(self, name: str) -> int | None:

@@ -90,7 +90,7 @@ class Pools:
             raise storage_closed()
 
     def drop(self) -> None:
-        """Replace every idle connection: one of this server has been silent. May be called from any thread."""
+        """Replace idle connections after one of this server was silent. Callable from any thread."""
         self.sync_pool.drop()
         self.async_pool.drop()
 

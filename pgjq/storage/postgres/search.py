@@ -74,7 +74,7 @@ class Search:
         return SearchPage(self._found, None if stopped is None else f"small:{stopped}", len(found))
 
     async def _walk(self, walk: str, mark: str | None) -> str | None:
-        """Walk until the page is full or the time is over; return where, or None at the end of the walk."""
+        """Walk until the page is full or time is over; return where, or None at the end."""
         by_age = walk in ("recent", "live")
         if by_age and mark is None and self._wanted.created_before is not None:
             mark = str(await self._inspection.seq_at(self._wanted.created_before))

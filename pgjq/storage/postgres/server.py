@@ -107,7 +107,7 @@ class Server:
 
 @contextmanager
 def answered_in_time(connection: Any) -> Generator[None]:
-    """Bound the first statement on a connection like the connection attempt; the watchdog does not know it yet."""
+    """Bound a connection's first statement like the attempt; the watchdog comes later."""
     timer = threading.Timer(CONNECT_SECONDS, shut_down_socket, [connection])
     timer.name, timer.daemon = "pgjq connect timer", True
     timer.start()

@@ -37,7 +37,7 @@ class Session(Protocol):
         ...
 
     async def command(self, *texts: str) -> None:
-        """Run commands without parameters or a snapshot, such as `SET LOCAL`; in one message where possible."""
+        """Run commands without parameters or a snapshot, in one message if possible: `SET LOCAL …`."""
         ...
 
     async def copy(self, name: str, pieces: Iterable[str]) -> None:

@@ -139,7 +139,7 @@ def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int |
 
 
 def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
-    """Write a settlement for settle.lua: the fence, the end, the delay, the attempt's outcome, the error."""
+    """Write a settlement for settle.lua: fence, end, delay, the attempt's outcome, error."""
     how = attempt_outcome(outcome)
     match outcome:
         case Completed():
