@@ -59,7 +59,7 @@ def _commit_large(options: Options, write: Write) -> tuple[int, int, bool]:
         if not here.fetch("may_write")[0][0]:
             raise _TakenError("this login writes by functions, which use one connection")
         # Both connections must see the queue: else bodies might be left in one that was never created.
-        here.fetch("reserve_numbers", params | {"count": 0, "copying": True})
+        here.fetch("reserve_numbers", params | {"count": 0})
         here.fetch("remove_orphan_bodies", params)
         with here.transaction():
             ((jobs, duplicates, queue_id, at, inherited),) = here.fetch("open_write", params)

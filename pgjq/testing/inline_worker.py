@@ -87,7 +87,7 @@ class InlineWorker:
             beat=None,
             committed=self._committed,
         )
-        run.idle_limit = None  # It may run in the test's own transaction, whose settings are the test's.
+        run.limits_idle = False  # It may run in the test's own transaction, whose settings are the test's.
         log_processing(run)
         self._publish(self.publisher.claimed, run)
         try:

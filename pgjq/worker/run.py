@@ -49,15 +49,6 @@ def heartbeat_interval(job: Claimed, policy: LeasePolicy) -> float | None:
     return own / 2 if own is not None else policy.heartbeat
 
 
-def idle_limit(job: Claimed, beat: float | None) -> float | None:
-    """Return how long a run's transaction may be idle; None for no limit.
-
-    A handler may compute for longer than its lease while heartbeats renew it: then only the expiry ends the run.
-    """
-    ends = [job.expire_seconds, job.lease_seconds if beat is None else None]
-    return min((end + IDLE_MARGIN for end in ends if end is not None), default=None)
-
-
 class Run:
     """A worker's state of one in-flight run, from the claim until it is settled.
 
@@ -78,9 +69,9 @@ class Run:
         "expires",
         "gate",
         "held",
-        "idle_limit",
         "in_transaction",
         "job_transaction",
+        "limits_idle",
         "next_beat",
         "published",
         "skipped",
@@ -115,7 +106,7 @@ class Run:
         self.in_transaction = self.completing = self.ended = self.started = self.published = False
         self._signal: AbortSignal | None = None
         self.job_transaction: JobTransaction | None = None
-        self.idle_limit = idle_limit(claimed, beat)
+        self.limits_idle = True
         self.beat, self.began, self.took = beat, None, None
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
@@ -125,6 +116,17 @@ class Run:
         self.next_beat: float | None = None
         self.trusted_until: float | None = None
         self.renewed(sent)
+
+    @property
+    def idle_limit(self) -> float | None:
+        """How long a transaction of this run may be idle; None for no limit.
+
+        A handler may compute for longer than its lease while heartbeats renew it: then only the expiry ends the run.
+        """
+        if not self.limits_idle:
+            return None
+        ends = (self.claimed.expire_seconds, self.claimed.lease_seconds if self.beat is None else None)
+        return min((end + IDLE_MARGIN for end in ends if end is not None), default=None)
 
     @property
     def signal(self) -> AbortSignal:

@@ -13,9 +13,13 @@
 --
 -- Jobs that all have the settings `common` read them once, and not once for each job, and need no join of what was
 -- given with what was inserted: a tenth less of the server's time.
+--
+-- With `generated` pgjq has just generated the ids, so they are not taken, and they ascend. A batch that shares its
+-- settings is then inserted as it is: without looking for each id first, without sorting, and without returning rows,
+-- which takes a third off the server's time. An id that is taken nevertheless is a unique violation.
 create function pgjq.add_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
-    seqs bigint[] default null
+    seqs bigint[] default null, generated boolean default false
 ) returns table (n bigint, status text, state smallint, result bytea)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -56,7 +60,23 @@ begin
         return;
     end if;
 
-    if own is null then
+    if own is null and generated then
+        with j as materialized (select j.* from pgjq.job_settings(common, inherited, at) as j),
+
+        bodies as (
+            insert into pgjq.body (seq, created_at, queue_id, id, payload, options, task, headers)
+            select
+                g.seq, at, this_queue, g.id, g.payload, kept, common ->> 'task', nullif(common -> 'headers', 'null')
+            from unnest(drawn, ids, payloads) as g (seq, id, payload)
+        )
+
+        insert into pgjq.job (
+            seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, awaited, singleton_key
+        )
+        select g.seq, this_queue, j.* from unnest(drawn) as g (seq) cross join j;
+        added := ids;
+        tasks := array_fill(common ->> 'task', array[cardinality(ids)]);
+    elsif own is null then
         with j as materialized (select j.* from pgjq.job_settings(common, inherited, at) as j),
 
         new as (

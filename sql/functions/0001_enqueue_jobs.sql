@@ -97,10 +97,10 @@ $$;
 --
 -- For every producer: it removes the settings that only pgjq itself may set, and draws the numbers, or uses those that
 -- this transaction has reserved. A number chosen by the caller could belong to another producer, whose jobs it would
--- keep out, or come before all others.
+-- keep out, or come before all others. With `generated` all ids are new: see `pgjq.add_jobs`.
 create function pgjq.enqueue_jobs(
     queue text, ids text[], payloads bytea[], common jsonb default '{}', own jsonb[] default null,
-    seqs bigint[] default null, numbered boolean default false
+    seqs bigint[] default null, numbered boolean default false, generated boolean default false
 ) returns table (n bigint, status text, state smallint, result bytea, seq bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -137,7 +137,7 @@ begin
             queue, ids, payloads, common - '{source,checked}'::text[],
             case when own is not null then
                 array(select o.s - '{source,checked}'::text[] from unnest(own) with ordinality as o (s, n) order by o.n)
-            end, drawn
+            end, drawn, generated
         ) as e
     )
 

@@ -1,24 +1,20 @@
 -- Numbers of jobs, drawn before the jobs are enqueued.
 
--- Draw numbers for jobs that are about to be enqueued; also return the properties of their queue. For a caller that may
--- COPY the jobs itself, and does (`copying`), the numbers are not recorded in `reserved`.
-create function pgjq.reserve_numbers(
-    queue text, count integer, copying boolean default false,
-    out queue_id integer, out at text, out options text, out seqs bigint[]
-)
+-- Draw numbers for jobs that this transaction is about to enqueue; create the queue if it does not exist.
+create function pgjq.reserve_numbers(queue text, count integer) returns bigint[]
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_variable
+declare
+    drawn bigint[];
 begin
-    queue_id := pgjq.get_or_create_queue(queue);
-    at := pgjq.now()::text;
-    options := (select q.options::text from pgjq.queue as q where q.id = queue_id);
-    seqs := array(select nextval('pgjq.job_seq') from generate_series(1, count));
-    if count > 0 and (not copying or pgjq.limits_keys(queue_id)) then
-        insert into pgjq.reservation (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(seqs) as s (seq);
+    perform pgjq.get_or_create_queue(queue);
+    drawn := array(select nextval('pgjq.job_seq') from generate_series(1, count));
+    if count > 0 then
+        insert into pgjq.reservation (seqs) select range_agg(int8range(s.seq, s.seq, '[]')) from unnest(drawn) as s (seq);
         perform pgjq.delete_old_reservations();
     end if;
+    return drawn;
 end
 $$;
 

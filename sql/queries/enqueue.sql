@@ -7,6 +7,6 @@ from pgjq.enqueue_jobs(
             select substr(:payloads::bytea, p.start, p.size)
             from unnest(:starts::text::integer[], :sizes::text::integer[]) as p (start, size)
         ),
-        :common::text::jsonb, :own::text::jsonb[], :seqs::text::bigint[], :numbered::boolean
+        :common::text::jsonb, :own::text::jsonb[], :seqs::text::bigint[], :numbered::boolean, :generated::boolean
     ) as e
 order by e.n

@@ -199,14 +199,14 @@ VARIANTS: dict[str, tuple[Mode, Callable[[str], Any]]] = {
 }
 FEW = [(f"job-{n}", n) for n in range(3)]
 MORE_THAN_ONE_CHUNK = [(f"job-{n}", n) for n in range(5_001)]
-ENOUGH_TO_COPY = [(None, n) for n in range(150)]
+WITHOUT_IDS = [(None, n) for n in range(150)]
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_kind_and_variant = pytest.mark.parametrize("kind", KINDS | VARIANTS)
 every_driver = pytest.mark.parametrize(
     "kind", ["psycopg", "async psycopg", "SQLAlchemy session", "SQLAlchemy session on asyncpg", "Django", "asyncpg"]
 )
-every_batch = pytest.mark.parametrize("batch", [FEW, ENOUGH_TO_COPY], ids=["few", "enough to copy"])
+every_batch = pytest.mark.parametrize("batch", [FEW, WITHOUT_IDS], ids=["few", "without ids"])
 every_mode = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
@@ -433,7 +433,7 @@ def test_a_transaction_that_has_failed_before_is_a_storage_error(kind: str, post
     async def scenario(caller: Caller) -> None:
         with pytest.raises(Exception, match="division by zero"):
             await caller.run("select 1 / 0")
-        for batch in (FEW, ENOUGH_TO_COPY):
+        for batch in (FEW, WITHOUT_IDS):
             with pytest.raises(pgjq.StorageError) as caught:
                 await caller.enqueue_many(batch)
             assert IN_FAILED_TRANSACTION in sqlstates(caught.value.__cause__)
@@ -477,7 +477,7 @@ def test_on_an_autocommit_connection_jobs_are_there_at_once(mode: Mode, postgres
         client = pgjq.AsyncClient(postgres)
         async with await psycopg.AsyncConnection.connect(postgres.conninfo, autocommit=True) as connection:
             await client.enqueue("mail", "one", 1, connection=connection)
-            for batch in (MORE_THAN_ONE_CHUNK, ENOUGH_TO_COPY):
+            for batch in (MORE_THAN_ONE_CHUNK, WITHOUT_IDS):
                 await client.enqueue_many("mail", batch, connection=connection)
             assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
@@ -487,7 +487,7 @@ def test_on_an_autocommit_connection_jobs_are_there_at_once(mode: Mode, postgres
         client = pgjq.Client(postgres)
         with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
             client.enqueue("mail", "one", 1, connection=connection)
-            for batch in (MORE_THAN_ONE_CHUNK, ENOUGH_TO_COPY):
+            for batch in (MORE_THAN_ONE_CHUNK, WITHOUT_IDS):
                 client.enqueue_many("mail", batch, connection=connection)
             assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     assert count(postgres) == 1 + 5_001 + 150

@@ -85,3 +85,30 @@ def test_a_batch_with_equal_settings_has_the_rows_of_a_mixed_one(
     assert a == b == c
     assert (a[0]["rank"], a[0]["max_attempts"], a[0]["result_ttl"], a[0]["singleton_key"]) == (-3, 5, 60, "k")
     assert a[2]["headers"] == {"a": "b"}
+
+
+def test_a_batch_with_generated_ids_has_the_rows_of_one_with_the_callers(
+    connection: psycopg.Connection[Any], postgres: pgjq.PostgresStorage
+) -> None:
+    client = pgjq.Client(postgres)
+    chosen: Any = {"priority": 3, "delay": 60, "singleton_key": "k", "headers": {"a": "b"}, "retry_delay": 5}
+    payload = {"task": "receipt"}
+    client.enqueue_many("mail", [pgjq.NewJob(job_id, payload, **chosen) for job_id in ("a", "b")])
+    generated = client.enqueue_many("mail", [pgjq.NewJob(None, payload, **chosen) for _ in range(2)])
+    a, *others = (connection.execute(ROWS, (job_id,)).fetchone() for job_id in ("a", *(job.id for job in generated)))
+    assert a is not None
+    assert others == [a, a]
+    assert (a[2]["task"], a[2]["headers"], a[1]) == ("receipt", {"a": "b"}, False)
+
+
+def test_a_batch_whose_payloads_are_larger_than_a_value_may_be_is_added_whole_and_in_order(
+    connection: psycopg.Connection[Any], postgres: pgjq.PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgjq.storage.postgres.enqueue.PIECE_BYTES", 100)
+    client = pgjq.Client(postgres)
+    sizes = [10, 90, 300, 1, 1, 98, 101, 50]
+    for ids in ([f"job-{n * 7 % len(sizes)}" for n in range(len(sizes))], [None] * len(sizes)):
+        results = client.enqueue_many("mail", list(zip(ids, ["x" * size for size in sizes], strict=True)))
+        rows = "select length(b.payload) - 2 from pgjq.body as b where b.id = any(%s) order by b.seq"
+        found = connection.execute(rows, ([result.id for result in results],)).fetchall()
+        assert [size for (size,) in found] == sizes

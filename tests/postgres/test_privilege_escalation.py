@@ -221,8 +221,8 @@ def test_nothing_on_an_attackers_search_path_is_reached(by_role: ByRole, server:
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{-5}')",
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{}')",
         "enqueue_jobs('poison', '{a}', '{1}', '{}', null, '{null}')",
-        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, (pgjq.reserve_numbers('poison', 2)).seqs)",
-        "enqueue_jobs('poison', '{a,b}', '{1,1}', '{}', null, (pgjq.reserve_numbers('poison', 1)).seqs || 9000000)",
+        "enqueue_jobs('poison', '{a}', '{1}', '{}', null, pgjq.reserve_numbers('poison', 2))",
+        "enqueue_jobs('poison', '{a,b}', '{1,1}', '{}', null, pgjq.reserve_numbers('poison', 1) || 9000000)",
         "enqueue_jobs('poison', '{a,b}', '{1}', '{}')",
     ],
 )
@@ -255,7 +255,7 @@ def test_a_producer_cannot_use_a_number_that_another_transaction_has_reserved(by
     by_role.client.create_queue("numbers")
     use = "select pgjq.enqueue_jobs('numbers', '{a}', '{1}', '{}', null, %(seqs)s)"
     with psycopg.connect(conninfo) as one, psycopg.connect(conninfo) as two:
-        dedicated = one.execute("select (pgjq.reserve_numbers('numbers', 1)).seqs").fetchone()
+        dedicated = one.execute("select pgjq.reserve_numbers('numbers', 1)").fetchone()
         assert dedicated is not None
         two.execute("select pgjq.reserve_numbers('numbers', 1)")
         with pytest.raises(psycopg.errors.CheckViolation):

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgjq.job import EnqueueResult, JobStatus
-    from pgjq.options import Submission
+    from pgjq.options import Settings, Submission
     from pgjq.storage.model.jobs import Jobs
     from pgjq.storage.model.record import Record
 
 
 def enqueue(jobs: Jobs, queue: str, submissions: Sequence[Submission]) -> list[EnqueueResult]:
     """Add jobs whose ids are free, and for which the queue's policy has a slot."""
+    checked: Settings | None = None  # Jobs of a batch mostly share one object of settings.
     for job in submissions:
-        check(jobs, queue, job)
+        if job.settings is not checked:
+            check(jobs, queue, job)
+            checked = job.settings
     return [admit(jobs, queue, job) for job in submissions]
 
 

@@ -21,7 +21,7 @@ from pgjq.storage.postgres.error_translation import translate
 from pgjq.storage.postgres.session import AsyncSession, Rows, Session, SyncSession
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable
+    from collections.abc import AsyncGenerator, Generator
     from contextlib import AbstractAsyncContextManager
 
     from pgjq.blocking import Mode
@@ -85,17 +85,11 @@ def _roots(connection: object) -> set[str]:
 
 
 class _CallerSession:
-    """Base of sessions that run one statement, cannot COPY and open no transaction."""
-
-    can_copy = False
+    """Base of sessions that run one statement and open no transaction."""
 
     def __init__(self, connection: Any, queries: Queries) -> None:
         self.connection = self._connection = connection
         self._queries = queries
-
-    async def copy(self, name: str, pieces: Iterable[str]) -> None:
-        message = f"{type(self._connection).__name__} cannot {name} {pieces}; ask can_copy first"
-        raise StorageError(message)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         return _CallersPsycopg()

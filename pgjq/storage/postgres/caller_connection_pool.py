@@ -15,7 +15,7 @@ from pgjq.storage.postgres.caller_connection import is_django, recognise
 from pgjq.storage.postgres.session import AsyncSession, SyncSession
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable
+    from collections.abc import AsyncGenerator, Generator
 
     from pgjq.storage.postgres.operations import PostgresOperations
     from pgjq.storage.postgres.queries import Queries
@@ -27,7 +27,6 @@ class SavepointSession:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.can_copy = session.can_copy
         self.connection: Any = session.connection
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
@@ -37,10 +36,6 @@ class SavepointSession:
     async def command(self, *texts: str) -> None:
         """See `Session`."""
         await self._session.command(*texts)
-
-    async def copy(self, name: str, pieces: Iterable[str]) -> None:
-        """See `Session`."""
-        await self._session.copy(name, pieces)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:

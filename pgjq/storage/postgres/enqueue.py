@@ -1,8 +1,7 @@
-"""Enqueue jobs: by one function call, or by COPY for many jobs with generated ids.
+"""Enqueue jobs by function calls, which every connection and role can make.
 
-The function deduplicates and works on any connection. A generated id cannot be taken, so a batch of such jobs needs no
-deduplication and is copied into the tables; the numbers that define the order of the jobs are drawn first. COPY needs
-the right to insert into the tables. The producer role lacks it and calls the function.
+A call takes as many jobs as fit into a piece, and a larger batch is one transaction with several calls. A generated id
+cannot be taken, so such a batch needs no deduplication: its pieces are inserted as they are.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from collections import Counter
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.definition import inherit
 from pgjq.job import EnqueueResult
-from pgjq.options import DELETE_AFTER_SECONDS, MAX_ATTEMPTS, RESULT_TTL, Settings
-from pgjq.policy import Policy
+from pgjq.options import RESULT_TTL, Settings
 from pgjq.storage import policy_errors
 from pgjq.storage.postgres import array_literals, rows
 
@@ -26,8 +23,9 @@ if TYPE_CHECKING:
     from pgjq.options import Submission
     from pgjq.storage.postgres.session import Rows, Session
 
-CHUNK: Final = 5_000
-COPY_FROM: Final = 100
+# A piece: jobs, and bytes of payload, of which PostgreSQL takes a gigabyte in one value.
+PIECE: Final = 5_000
+PIECE_BYTES: Final = 2**25
 AWAITED: Final = {"awaited": True}
 
 
@@ -35,30 +33,30 @@ async def enqueue(
     session: Session, queue: str, jobs: Sequence[Submission], *, generated_ids: bool
 ) -> list[EnqueueResult]:
     """Add jobs, all or none."""
-    shared = _shared_settings(jobs)
-    if generated_ids and session.can_copy and len(jobs) >= COPY_FROM and shared is not None:
-        refused = await _copy(session, queue, jobs, shared)
-        return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
     if len(jobs) == 1 and await _call_for_one(session, queue, jobs[0]) is not None:
         return [EnqueueResult("queued", jobs[0].id)]
-    if len(jobs) <= CHUNK:
-        refused = await _call(session, queue, jobs, None)
+    pieces = list(_pieces(jobs))
+    if len(pieces) <= 1:
+        refused = await _call(session, queue, jobs, generated_ids=generated_ids)
     else:
         async with session.transaction():
-            refused = await _call_in_chunks(session, queue, jobs, await _reserve(session, queue, len(jobs)))
+            call = _call_in_order if generated_ids else _call_in_order_of_ids
+            refused = await call(session, queue, jobs)
     if not refused:
         return [EnqueueResult("queued", job.id) for job in jobs]
     return [refused.get(n) or EnqueueResult("queued", job.id) for n, job in enumerate(jobs)]
 
 
-def _shared_settings(jobs: Sequence[Submission]) -> Settings | None:
-    """Return the settings that all jobs share if they leave the jobs ready to run, else None."""
-    first = jobs[0].settings if jobs else None
-    if first is None or first.run_at is not None or first.delay > 0:
-        return None
-    if first.singleton_seconds is not None or first.options.dead_letter is not None:
-        return None
-    return first if all(job.settings is first for job in jobs) else None
+def _pieces(jobs: Sequence[Submission]) -> Iterator[slice]:
+    """Cut a batch into pieces for one call each."""
+    start = size = 0
+    for n, job in enumerate(jobs):
+        size += len(job.payload)
+        if n > start and (n - start == PIECE or size > PIECE_BYTES):
+            yield slice(start, n)
+            start, size = n, len(job.payload)
+    if jobs:
+        yield slice(start, len(jobs))
 
 
 async def enqueue_generated(
@@ -69,10 +67,6 @@ async def enqueue_generated(
     answers = _refusals(jobs, found)
     seqs = {int(n) - 1: seq for n, *_, seq in found}
     return [(answers[n], seqs[n]) for n in range(len(jobs))]
-
-
-async def _reserve(session: Session, queue: str, count: int) -> list[int]:
-    return (await session.fetch("reserve_numbers", {"queue": queue, "count": count, "copying": False}))[0][3]
 
 
 async def enqueue_awaited(session: Session, queue: str, job: Submission) -> tuple[EnqueueResult, int | None]:
@@ -96,14 +90,26 @@ async def _call_for_one(session: Session, queue: str, job: Submission, *, awaite
 
 
 async def _call(
-    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None
+    session: Session,
+    queue: str,
+    jobs: Sequence[Submission],
+    seqs: Sequence[int] | None = None,
+    *,
+    generated_ids: bool = False,
 ) -> dict[int, EnqueueResult]:
     """Call the function; return the results of the jobs that were not added, by index."""
-    return _refusals(jobs, await session.fetch("enqueue", _batch(queue, jobs, seqs))) if jobs else {}
+    if not jobs:
+        return {}
+    return _refusals(jobs, await session.fetch("enqueue", _batch(queue, jobs, seqs, generated_ids=generated_ids)))
 
 
 def _batch(
-    queue: str, jobs: Sequence[Submission], seqs: Sequence[int] | None = None, *, awaited: bool = False
+    queue: str,
+    jobs: Sequence[Submission],
+    seqs: Sequence[int] | None = None,
+    *,
+    awaited: bool = False,
+    generated_ids: bool = False,
 ) -> dict[str, Any]:
     """Return a batch as the function's parameters; awaited jobs are returned with their numbers."""
     common, own = _split_settings(jobs)
@@ -118,76 +124,34 @@ def _batch(
         "own": own,
         "seqs": None if seqs is None else array_literals.numbers(seqs),
         "numbered": awaited,
+        "generated": generated_ids,
     }
 
 
-async def _call_in_chunks(
-    session: Session, queue: str, jobs: Sequence[Submission], seqs: Sequence[int]
-) -> dict[int, EnqueueResult]:
-    """Call the function chunk by chunk, inside a transaction.
-
-    The numbers were drawn first, in the order of the jobs. The chunks are sorted by id: the whole transaction takes its
-    locks in the order of the ids, so two such calls cannot deadlock.
-    """
-    order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
+async def _call_in_order(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
+    """Call the function piece by piece, inside a transaction, for jobs whose ids are new and ascend."""
     refused: dict[int, EnqueueResult] = {}
-    for start in range(0, len(order), CHUNK):
-        part = order[start : start + CHUNK]
-        answers = await _call(session, queue, [jobs[n] for n in part], [seqs[n] for n in part])
-        refused |= {part[n]: answer for n, answer in answers.items()}
+    for piece in _pieces(jobs):
+        answers = await _call(session, queue, jobs[piece], generated_ids=True)
+        refused |= {piece.start + n: answer for n, answer in answers.items()}
     return refused
 
 
-async def _copy(session: Session, queue: str, jobs: Sequence[Submission], shared: Settings) -> dict[int, EnqueueResult]:
-    """COPY the jobs if the policy refuses none and the role allows it; else call the function."""
-    async with session.transaction():
-        reserved = await session.fetch("reserve_numbers", {"queue": queue, "count": len(jobs), "copying": True})
-        queue_id, at, inherited, seqs, may_copy = reserved[0]
-        if Policy.of_queue(queue_id).limits_keys or not may_copy:
-            return await _call_in_chunks(session, queue, jobs, seqs)
-        shared = inherit(shared, json.loads(inherited) if inherited else {})
-        await session.copy("copy_body", _body_rows(jobs, queue_id, at, seqs, shared))
-        await session.copy("copy_job", _job_rows(queue_id, at, seqs, shared))
-        await session.fetch(
-            "notify_copied_jobs", {"queue": queue, "queue_id": queue_id, "seqs": array_literals.numbers(seqs)}
-        )
-    return {}
+async def _call_in_order_of_ids(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
+    """Call the function piece by piece, inside a transaction.
 
-
-def _body_rows(
-    jobs: Sequence[Submission], queue_id: int, at: str, seqs: Sequence[int], shared: Settings
-) -> Iterator[str]:
-    options = shared.options.set_values()
-    tail = f"{at}\t{_field(json.dumps(options)) if options else _NULL}"
-    for start in range(0, len(jobs), CHUNK):
-        part = zip(seqs[start : start + CHUNK], jobs[start : start + CHUNK], strict=True)
-        yield "".join(
-            [
-                f"{seq}\t{queue_id}\t{job.id}\t\\\\x{job.payload.hex()}\t{tail}\t"
-                f"{_NO_FACTS if job.task is None and job.headers is None else _copied_facts(job)}\n"
-                for seq, job in part
-            ]
-        )
-
-
-def _job_rows(queue_id: int, at: str, seqs: Sequence[int], shared: Settings) -> Iterator[str]:
-    key = _NULL if shared.singleton_key is None else _field(shared.singleton_key)
-    keep = shared.options.delete_after_seconds
-    tail = "\t".join(
-        str(value)
-        for value in (
-            queue_id,
-            at,
-            "t",
-            -shared.priority,
-            shared.max_attempts or MAX_ATTEMPTS,
-            shared.result_ttl,
-            DELETE_AFTER_SECONDS if keep is None else keep,
-            key,
-        )
-    )
-    for start in range(0, len(seqs), CHUNK):
-        yield "".join([f"{seq}\t{tail}\n" for seq in seqs[start : start + CHUNK]])
+    The numbers are drawn first, in the order of the jobs. The pieces are sorted by id: the whole transaction takes its
+    locks in the order of the ids, so two such calls cannot deadlock.
+    """
+    ((seqs,),) = await session.fetch("reserve_numbers", {"queue": queue, "count": len(jobs)})
+    order = sorted(range(len(jobs)), key=lambda n: jobs[n].id)
+    ordered = [jobs[n] for n in order]
+    refused: dict[int, EnqueueResult] = {}
+    for piece in _pieces(ordered):
+        part = order[piece]
+        answers = await _call(session, queue, ordered[piece], [seqs[n] for n in part])
+        refused |= {part[n]: answer for n, answer in answers.items()}
+    return refused
 
 
 def _split_settings(jobs: Sequence[Submission]) -> tuple[dict[str, Any], str | None]:
@@ -216,20 +180,12 @@ _SPOKEN: Final = (
     "task",
     "headers",
 )
-_NULL: Final = "\\N"
-_NO_FACTS: Final = f"{_NULL}\t{_NULL}"
 
 
 def _facts(job: Submission) -> dict[str, Any]:
     """Return what a job has beside its settings, as the function reads it."""
     facts: dict[str, Any] = {} if job.task is None else {"task": job.task}
     return facts if job.headers is None else facts | {"headers": dict(job.headers)}
-
-
-def _copied_facts(job: Submission) -> str:
-    """Return the fields of COPY for a job's task and headers."""
-    headers = _NULL if job.headers is None else _field(json.dumps(dict(job.headers)))
-    return f"{_NULL if job.task is None else _field(job.task)}\t{headers}"
 
 
 def _job_values(job: Submission) -> dict[str, Any]:
@@ -278,8 +234,3 @@ def _refusals(jobs: Sequence[Submission], refused: Rows) -> dict[int, EnqueueRes
         existing = None if state is None else rows.state_name(state)
         answers[index] = EnqueueResult(status, jobs[index].id, existing, result)
     return answers
-
-
-def _field(text: str) -> str:
-    """Return a field in COPY's text format."""
-    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

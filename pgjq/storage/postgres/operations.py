@@ -2,8 +2,8 @@
 
 An operation is one statement of `sql/queries`, whose header states its guarantees, on a pooled connection in autocommit
 mode; operations turn values into parameters and rows into values. Only `enqueue` may use a caller connection, and only
-a batch of COPYs is a transaction of more than one statement. Runs are in `runs.py`, waiting is in `waiting.py`, queues
-are in `definitions.py`, and `statements.py` runs the statements of all of them.
+a batch of several pieces is a transaction of more than one statement. Runs are in `runs.py`, waiting is in
+`waiting.py`, queues are in `definitions.py`, and `statements.py` runs the statements of all of them.
 """
 
 from __future__ import annotations

@@ -129,11 +129,6 @@ class Queries:
         names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
         return render(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text), self.schema), names
 
-    @functools.cache  # noqa: B019
-    def copy(self, name: str) -> bytes:
-        """Return a `COPY` statement: it has no parameters, and psycopg keeps its percent signs."""
-        return render(_plain(name), self.schema).encode()
-
     def written(self, name: str, literals: Mapping[str, str]) -> str:
         """Return a statement with literals in place of its parameters."""
         # Piece by piece: the schema's name must not be read as a parameter, nor a literal as the schema's name.

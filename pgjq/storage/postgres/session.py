@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 from pgjq.storage.postgres.error_translation import translated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from psycopg import AsyncConnection, Connection
@@ -29,7 +29,6 @@ NONE: frozenset[str] = frozenset()
 class Session(Protocol):
     """A connection that runs named queries."""
 
-    can_copy: bool
     connection: Any
 
     async def fetch(self, name: str, params: dict[str, Any]) -> Rows:
@@ -40,10 +39,6 @@ class Session(Protocol):
         """Run commands without parameters or a snapshot, in one message if possible: `SET LOCAL …`."""
         ...
 
-    async def copy(self, name: str, pieces: Iterable[str]) -> None:
-        """Run a `COPY … FROM STDIN` of `sql/queries`."""
-        ...
-
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Open a transaction, or a savepoint inside the caller's."""
         ...
@@ -51,8 +46,6 @@ class Session(Protocol):
 
 class SyncSession:
     """A psycopg `Connection`."""
-
-    can_copy = True
 
     def __init__(self, connection: Connection[Any], queries: Queries, prepared: frozenset[str] = NONE) -> None:
         self.connection = self._connection = connection
@@ -70,13 +63,6 @@ class SyncSession:
         """Run commands."""
         with translated(), Cursor(self._connection) as cursor:
             cursor.execute("; ".join(texts).encode())
-
-    async def copy(self, name: str, pieces: Iterable[str]) -> None:
-        """Copy rows in."""
-        statement = self._queries.copy(name)
-        with translated(), Cursor(self._connection) as cursor, cursor.copy(statement) as copy:
-            for piece in pieces:
-                copy.write(piece)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
@@ -100,8 +86,6 @@ class SyncSession:
 class AsyncSession:
     """A psycopg `AsyncConnection`."""
 
-    can_copy = True
-
     def __init__(self, connection: AsyncConnection[Any], queries: Queries, prepared: frozenset[str] = NONE) -> None:
         self.connection = self._connection = connection
         self._queries = queries
@@ -119,14 +103,6 @@ class AsyncSession:
         with translated():
             async with AsyncCursor(self._connection) as cursor:
                 await cursor.execute("; ".join(texts).encode())
-
-    async def copy(self, name: str, pieces: Iterable[str]) -> None:
-        """Copy rows in."""
-        statement = self._queries.copy(name)
-        with translated():
-            async with AsyncCursor(self._connection) as cursor, cursor.copy(statement) as copy:
-                for piece in pieces:
-                    await copy.write(piece)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
