@@ -88,7 +88,7 @@ def start_some(fleet: Any, wanted: int) -> None:
 
 def end_some(fleet: Any, choice: random.Random, most: int) -> None:
     """End none, some or all of the workers that may end."""
-    for _ in range(min(choice.choice((0, 1, 4, WORKERS)), most)):
+    for _ in range(min(choice.choice((0, 1, 2, WORKERS)), most)):
         fleet.end(choice)
 
 
@@ -102,7 +102,7 @@ def play(harness: StorageHarness, fleet: Any, choice: random.Random) -> None:
     start_some(fleet, WORKERS)
     while harness.now < end:
         end_some(fleet, choice, len(fleet.running))  # Before the tick.
-        harness.advance(choice.choice((20, 60, 420, 600)))
+        harness.advance(choice.choice((20, 60, 600, 900)))
         start_some(fleet, choice.choice((0, 1, WORKERS, WORKERS)))
         end_some(fleet, choice, len(fleet.running) - 1)  # In the middle of their ticks: others go on at the same time.
         if fleet.running:
