@@ -33,7 +33,7 @@ declare
     keep_plans constant text[] := array[
         'job_state', 'mark_awaited', 'save_checkpoint', 'free_id', 'remove_orphan_body', 'take_time_slot',
         'add_limited_job', 'unblock_key_of_job', 'due_schedules', 'is_overlapping', 'apply_plan',
-        'describe_jobs'
+        'apply_single_plans', 'tick', 'describe_jobs'
     ];
     target text;
     setting text;

@@ -7,9 +7,13 @@ drop function if exists pgjq.record_events, pgjq.are_events_recorded, pgjq.recor
 drop table if exists pgjq.job_event;
 drop view if exists pgjq.schedules;
 drop function if exists pgjq.tick(jsonb);
+drop function if exists pgjq.apply_single_plans(text, text[], jsonb);
+drop function if exists pgjq.read_plans(jsonb);
 drop function if exists pgjq.apply_plan(pgjq.schedule, jsonb, text, timestamptz, text, jsonb);
 drop function if exists pgjq.record_ticks(pgjq.schedule, jsonb);
 drop function if exists pgjq.make_run(pgjq.schedule, text, timestamptz, bigint);
+drop function if exists pgjq.run_settings(jsonb, timestamptz);
+drop function if exists pgjq.refusal(text, smallint);
 drop function if exists pgjq.is_overlapping(pgjq.schedule);
 drop function if exists pgjq.tick_name(timestamptz);
 drop function if exists pgjq.due_schedules(integer);
