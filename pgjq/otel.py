@@ -157,7 +157,9 @@ class _Tracing:
         return self._trace.set_span_in_context(self._trace.NonRecordingSpan(sender))
 
     def _measure(self, queue: str, began: float) -> None:
-        attributes = self._measured.setdefault(queue, _attributes("process", queue))
+        attributes = self._measured.get(queue)
+        if attributes is None:
+            attributes = self._measured[queue] = _attributes("process", queue)
         self._consumed.add(1, attributes)
         self._duration.record(time.monotonic() - began, attributes)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pgjq.storage.inspection import BlockedKey, QueueOverview, Stalled
 
 MOST: Final = 8
+SHOWN: Final = 12
 OLD: Final = 300.0  # Seconds that a ready job may wait before it is worth a line.
 
 
@@ -40,18 +41,22 @@ def findings(
     for queue in queues:
         is_dead = queue.takes_dead_letters and queue.name not in served
         found += _dead_letters(queue) if is_dead else _of_queue(queue, is_served=queue.name in served)
-    return sorted(found, key=lambda finding: finding.level != "error")
+    found.sort(key=lambda finding: finding.level != "error")
+    if len(found) > SHOWN:
+        more = Finding("warning", f"{len(found) - SHOWN} more findings", "The tables below show them.", "doctor")
+        return [*found[:SHOWN], more]
+    return found
 
 
 def _of_queue(queue: QueueOverview, *, is_served: bool) -> Iterator[Finding]:
     here = link("queue", name=queue.name)
-    waiting = f"{'about ' if queue.is_estimate else ''}{count(queue.about_ready)}"
+    waiting = f"{queue.ready_text} {'job waits' if queue.ready == 1 else 'jobs wait'}"
     failing = queue.counted.failing if queue.counted else 0
     if queue.paused and queue.ready:
-        text = f"{queue.name} is paused, and {waiting} jobs wait"
+        text = f"{queue.name} is paused, and {waiting}"
         yield Finding("warning", text, "Resume it when they may run.", here)
     elif queue.ready and not is_served:
-        yield Finding("error", f"no worker serves {queue.name}, and {waiting} jobs wait",
+        yield Finding("error", f"no worker serves {queue.name}, and {waiting}",
                       "Start one: pgjq worker MODULE:QUEUE, with the module that has its handler.", here)  # fmt: skip
     elif queue.oldest is not None and queue.oldest > OLD:
         text = f"the oldest job of {queue.name} has waited {duration(queue.oldest)}"
@@ -63,7 +68,7 @@ def _of_queue(queue: QueueOverview, *, is_served: bool) -> Iterator[Finding]:
 
 def _dead_letters(queue: QueueOverview) -> Iterator[Finding]:
     if queue.ready:
-        text = f"{count(queue.about_ready)} dead letters wait in {queue.name}"
+        text = f"{queue.ready_text} {'dead letter waits' if queue.ready == 1 else 'dead letters wait'} in {queue.name}"
         here = link("queue", name=queue.name)
         yield Finding("warning", text, "Mend what made them fail, then redrive them.", here)
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgjq.cli.formatting import one_line
+from pgjq.storage.inspection import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -166,7 +167,7 @@ def _queue(queue: QueueOverview, workers: Sequence[WorkerInfo]) -> Cells:
     failing, failed = (queue.counted.failing, queue.counted.failed) if queue.counted else (None, None)
     return (
         (f"{queue.name}{' (paused)' if queue.paused else ''}", "yellow" if queue.paused else ""),
-        (f"{'~' if queue.is_estimate else ''}{_count(queue.about_ready)}", ""),
+        (f"~{_count(queue.about_ready)}" if queue.about_ready > MANY else queue.ready_short, ""),
         (_age(queue.oldest), ""),
         (_count(queue.processing), ""),
         (_count(failing), "yellow" if failing else ""),
