@@ -106,11 +106,13 @@ async def _fleet(reads: Inspection, examination: Examination | None, limits: Thr
     ]
 
 
-async def recent_failures(reads: Inspection, age: float) -> list[FoundJob]:
-    """Read jobs that wait for another attempt, and jobs that failed for good within some seconds."""
+async def recent_failures(
+    reads: Inspection, age: float, most: int = FAILURES, queue: str | None = None
+) -> list[FoundJob]:
+    """Read jobs that wait for another attempt, and jobs that failed for good within some seconds; `most` of each."""
     since = datetime.now(UTC) - timedelta(seconds=age)
-    failed = await reads.search(JobSearch(state="failed", ended_after=since), None, FAILURES)
-    failing = await reads.search(JobSearch(state="failing"), None, FAILURES)
+    failed = await reads.search(JobSearch(queue=queue, state="failed", ended_after=since), None, most)
+    failing = await reads.search(JobSearch(queue=queue, state="failing"), None, most)
     return [*failed.jobs, *failing.jobs]
 
 
