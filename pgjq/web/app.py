@@ -73,6 +73,7 @@ class Web:
         self.inspection = inspection_of(storage)
         self.has_definitions = storage.capabilities.definitions
         self.access = Access(auth)
+        self.live = live.Live(self.inspection)
         self._read_only = read_only
         self._hide_payloads = hide_payloads
         self._rights: tuple[float, Rights] | None = None
