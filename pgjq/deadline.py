@@ -5,6 +5,8 @@ its calls. A storage reads the deadline when it starts to wait for a server. The
 started inside inherit it, threads set their own.
 
 Every wait checks its deadline again after `LOOK_SECONDS`, because a deadline can be shortened meanwhile.
+
+A deadline ends a wait, not the work of the server. `limit_statements` makes a server end each statement itself.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class Deadline:
 
 UNLIMITED = Deadline()
 _current: ContextVar[Deadline] = ContextVar("pgjq deadline", default=UNLIMITED)
+_statement_limit: ContextVar[float | None] = ContextVar("pgjq statement limit", default=None)
 
 
 def current_deadline() -> Deadline:
@@ -64,6 +67,21 @@ def bounded(deadline: Deadline) -> Generator[Deadline]:
         yield deadline
     finally:
         _current.reset(token)
+
+
+def current_statement_limit() -> float | None:
+    """Return the seconds that a server may work on one statement of this task or thread; None for no limit."""
+    return _statement_limit.get()
+
+
+@contextmanager
+def limit_statements(seconds: float) -> Generator[None]:
+    """Let the server end each statement of a block after some seconds; PostgreSQL does, as its `statement_timeout`."""
+    token = _statement_limit.set(seconds)
+    try:
+        yield
+    finally:
+        _statement_limit.reset(token)
 
 
 async def wait_in_time(waiting: Awaitable[R], slack: float = 0.0) -> R:

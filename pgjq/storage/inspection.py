@@ -41,6 +41,20 @@ class QueueOverview:
         """Whether `about_ready` is not exact."""
         return self.ready >= MANY
 
+    @property
+    def ready_short(self) -> str:
+        """Ready jobs for a table."""
+        if not self.is_estimate:
+            return f"{self.ready:,}"
+        return f"~ {self.about_ready:,}" if self.about_ready > MANY else f"{MANY}+"
+
+    @property
+    def ready_text(self) -> str:
+        """Ready jobs in words: exact if few, else as they were last counted, or that there are many."""
+        if not self.is_estimate:
+            return f"{self.ready:,}"
+        return f"about {self.about_ready:,}" if self.about_ready > MANY else f"at least {MANY}"
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:

@@ -52,8 +52,8 @@ def charts_of(minutes: Sequence[Minute], span: int, queue: str | None, now: date
     slots = [known.get(end - timedelta(minutes=back)) for back in range(span, 0, -1)]
     return [
         _throughput(slots, end, queue),
-        _line("Wait before the last start, typical", [m and m.waited for m in slots], end, queue),
-        _line("Run time, typical", [m and m.ran for m in slots], end, queue),
+        _line("Wait, median", [m and m.waited for m in slots], end, queue),
+        _line("Run time, median", [m and m.ran for m in slots], end, queue),
         _line("Age of the oldest ready job", [m and m.oldest for m in slots], end, queue),
     ]
 

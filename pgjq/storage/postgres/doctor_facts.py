@@ -16,13 +16,14 @@ from pgjq.storage.doctor_facts import IndexFacts, PutBackTask, ServerFacts, Snap
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.queries import resources
 from pgjq.storage.postgres.schema_version import SCHEMA_VERSION
+from pgjq.storage.postgres.session import fetch_limited
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.server import Server
     from pgjq.storage.postgres.session import Rows
 
-TIMEOUT: Final = 5000  # Milliseconds that a statement may take.
+TIMEOUT: Final = 5.0  # Seconds that a statement may take.
 LIMIT: Final = 20
 OLDEST_SERVER: Final = 140000  # PostgreSQL 14, the oldest that pgjq is tested with.
 TOPIC: Final = "doctor"
@@ -98,13 +99,13 @@ class PostgresExamination:
     def _listen(self, channel: str) -> psycopg.Connection[Any]:
         with translated():
             connection = self._server.connect(application_name="pgjq doctor")
+            connection.execute("select set_config('statement_timeout', %s, false)", [f"{TIMEOUT}s"])
             connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             return connection
 
     async def _fetch(self, name: str, /, **params: Any) -> Rows:
-        async with self._pool.session() as session, session.transaction():
-            await session.command(f"set local statement_timeout = {TIMEOUT}")
-            return await session.fetch(name, params)
+        async with self._pool.session() as session:
+            return await fetch_limited(session, name, params, TIMEOUT)
 
 
 def _wait_for(connection: psycopg.Connection[Any], token: str, timeout: float) -> bool:

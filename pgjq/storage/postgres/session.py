@@ -44,6 +44,20 @@ class Session(Protocol):
         ...
 
 
+async def fetch_limited(session: Session, name: str, params: dict[str, Any], seconds: float) -> Rows:
+    """Run a query that the server ends after some seconds."""
+    async with limited(session, seconds):
+        return await session.fetch(name, params)
+
+
+@asynccontextmanager
+async def limited(session: Session, seconds: float) -> AsyncGenerator[None]:
+    """Open a transaction whose statements the server ends after some seconds each."""
+    async with session.transaction():
+        await session.command(f"set local statement_timeout = {max(1, round(seconds * 1000))}")
+        yield
+
+
 class SyncSession:
     """A psycopg `Connection`."""
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from pgjq.deadline import current_statement_limit
 from pgjq.errors import StorageError
 from pgjq.storage.postgres import array_literals
 from pgjq.storage.postgres.error_translation import GONE, TRANSIENT
+from pgjq.storage.postgres.session import limited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -85,7 +87,10 @@ class Statements:
             tries -= 1
             try:
                 async with self._pool.session() as session:
-                    return await work(session)
+                    if (limit := current_statement_limit()) is None:
+                        return await work(session)
+                    async with limited(session, limit):
+                        return await work(session)
             except StorageError as error:
                 if isinstance(error.__cause__, GONE):
                     self._pool.drop()
