@@ -112,7 +112,7 @@ def _waiting(figures: Figures) -> Iterator[Finding]:
                 row["queue"],
                 f"{row['queue']}: {count(row['backlog'])} jobs wait, the oldest for {duration(row['backlog_age'])}",
                 f"A busy hour needs {row['concurrency']} runs at once, at 70 % load.",
-                f"pgjq scale {shlex.quote(row['queue'])}",
+                f"pgjq scale {shlex.quote(row['queue'])} --target 10m",
                 jobs_page(queue=row["queue"], state="queued"),
             )
 
