@@ -20,6 +20,7 @@ from pgjq.cli import main
 from pgjq.spark.pipeline.lake import Lake, Manifest
 from pgjq.spark.report.forecast import forecast
 from pgjq.spark.report.formatting import between, count, duration, share
+from pgjq.spark.report.layout import number
 from pgjq.spark.report.page import Report
 from pgjq.spark.report.page import write_page as write_report
 from pgjq.spark.report.report_data import SLOTS, Figures, average_hours, largest
@@ -185,7 +186,7 @@ def test_a_missed_target_is_the_first_thing_to_do_with_its_command_and_its_jobs(
 
 
 def test_every_finding_has_a_command_that_runs_and_a_page_that_exists() -> None:
-    name = "it's \"odd\""
+    name = 'it\'s "odd"'
     whole = many_days(failed=1, name=name)
     soon = datetime.combine(whole.dates[-2], datetime.min.time(), UTC)
     given = figures(name)
@@ -277,6 +278,7 @@ def test_durations_are_written_in_the_unit_that_fits(seconds: float | None, said
 
 def test_numbers_are_short() -> None:
     assert [count(n) for n in (0, 9_999, 12_345, 1_234_567)] == ["0", "9,999", "12.3 k", "1.23 M"]
+    assert [number(n) for n in (0, 0.025, 0.4, 1.5, 12.3, 12_345)] == ["0", "0.025", "0.4", "1.5", "12", "12,345"]
     assert share(0.01234) == "1.23 %"
     assert between("ended", 0, 52) == "0 to 52 / h"
     assert between("run_p95", 0.342, 2.43) == "342 ms to 2.43 s"

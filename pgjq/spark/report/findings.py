@@ -85,7 +85,7 @@ def _settings(figures: Figures) -> Iterator[Finding]:
                 100 if name == "heartbeat" else 500,
                 row["queue"],
                 f"{row['queue']}: change {name.replace('-', '_')}_seconds",
-                said[0].upper() + said[1:] + ".",
+                f"Now {said}.",
                 f"pgjq queues update {shlex.quote(row['queue'])} --{name}-seconds {max(1, round(wanted))}",
                 f"queue?{urlencode({'name': row['queue']})}",
             )
