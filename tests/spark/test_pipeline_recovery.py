@@ -251,6 +251,21 @@ def test_two_runs_do_not_write_to_one_lake(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, 0o700), (0o755, 0o750), (0o2777, 0o770)])
+def test_others_cannot_read_a_lake(before: int | None, after: int, tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    if before is not None:
+        place.mkdir()
+        place.chmod(before)
+    with Lake.writing(str(place)):
+        pass
+    assert place.stat().st_mode & 0o777 == after
+    place.chmod(0o755)  # Opened later, by hand: a run leaves that alone.
+    with Lake.writing(str(place)):
+        pass
+    assert place.stat().st_mode & 0o777 == 0o755
+
+
 def test_what_a_desktop_leaves_in_a_lake_is_left_alone(tmp_path: Path) -> None:
     place = tmp_path / "lake"
     with Lake.writing(str(place)):
