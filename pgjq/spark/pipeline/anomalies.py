@@ -15,7 +15,7 @@ because twice as slow is as far as twice as fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -53,7 +53,9 @@ def find_anomalies(metrics: DataFrame, days: DataFrame) -> DataFrame:
 
 def _evaluated(found: DataFrame) -> DataFrame:
     """Return the rows of a frame as a frame of their own: its two uses would compute them twice."""
-    return found.sparkSession.createDataFrame(found.toArrow(), found.schema)
+    session: Any = found.sparkSession
+    rows: Any = found
+    return session.createDataFrame(rows.toArrow(), found.schema)
 
 
 def _find(metrics: DataFrame, grain: str) -> DataFrame:
