@@ -27,6 +27,14 @@ _REMEDY: Final = "start the stream with a new checkpoint, and to continue from a
 _SINCE: Final = {"history": "finishedAfter", "events": "eventAfter"}
 
 
+class OffsetError(StorageError):
+    """This server cannot continue from an offset; `reason` says why, and the message also what to do."""
+
+    def __init__(self, reason: str, view: View) -> None:
+        super().__init__(f"{reason}; {_REMEDY.format(_SINCE[view])}")
+        self.reason = reason
+
+
 class Server(NamedTuple):
     """A server: identifier, timeline, newest transaction, and where rows can no longer change."""
 
@@ -46,25 +54,26 @@ def make_offset(here: OneShotConnection, view: View, server: Server, since: int,
 def read_offset(here: OneShotConnection, view: View, server: Server, offset: Offset) -> int:
     """Return the transaction from which this server continues an offset; raise if it cannot."""
     number, timeline = int(offset["xid"]), offset.get("tli")
-    remedy = _REMEDY.format(_SINCE[view])
     if offset.get("sys") != server.identifier:
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint is of another PostgreSQL server ({offset.get('sys')}, and this is {server.identifier}): "
-            f"transactions are numbered by each server for itself; {remedy}"
+            "transactions are numbered by each server for itself",
+            view,
         )
     if number > server.newest:
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint has read transactions to {number}, and the server's newest is {server.newest}: "
-            f"the server was restored, or is a standby that was promoted without them; {remedy}"
+            "the server was restored, or is a standby that was promoted without them",
+            view,
         )
     if timeline == server.timeline or not number:
         return number
     last = offset.get("last")
     if last is None or not _has_row(here, view, last):
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint is of timeline {timeline}, and the server's is {server.timeline}: "
-            "a standby was promoted or a backup was restored, without the last row that the stream has read; "
-            f"{remedy}"
+            "a standby was promoted or a backup was restored, without the last row that the stream has read",
+            view,
         )
     return int(last[0]) + 1
 

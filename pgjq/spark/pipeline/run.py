@@ -32,6 +32,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 
 

@@ -64,7 +64,8 @@ def backlog(figures: Figures) -> str:
         "Jobs that waited at an average moment of each day: the waits of all jobs that ran once, divided by the day "
         "(Little's law). A requested delay counts as waiting."
     )
-    return section("Backlog", why, drawn + legend({queue: sum(waits[queue]) / len(figures.dates) for queue in ranked}))
+    averages = {queue: sum(waits[queue]) / len(figures.dates) for queue in ranked}
+    return section("Backlog", why, drawn + legend(averages, number))
 
 
 def outlook(figures: Figures) -> str:
