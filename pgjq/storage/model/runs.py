@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from pgjq.job import Attempt, JobError
 from pgjq.lease import Stall, explain, judge
 from pgjq.options import NO_OPTIONS
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed, attempt_outcome
+from pgjq.outcome import Cancelled, Completed, EndedRun, Failed, Failing, Released, Snoozed, attempt_outcome
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, settled_as
 from pgjq.storage.model.claim_deadlines import ClaimDeadlines
@@ -133,10 +133,16 @@ def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]
 
 
 def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
-    if record is None or record.lease != settlement.lease.number or record.state == "processing":
-        return settled_as(settlement, None, False)
-    error = getattr(settlement.outcome, "error", None)
-    return settled_as(settlement, record.state, error is not None and error == record.error)
+    return settled_as(settlement, None if record is None else _ended_run(record, settlement))
+
+
+def _ended_run(record: Record, settlement: Settlement) -> EndedRun | None:
+    number = settlement.lease.number
+    state = record.state if record.lease == number and record.state != "processing" else None
+    attempt = next((attempt for attempt in record.history if attempt.number == number), None)
+    if attempt is None:
+        return EndedRun(None, state, same_error=False)
+    return EndedRun(attempt.outcome, state, attempt.error == getattr(settlement.outcome, "error", None))
 
 
 def end(
