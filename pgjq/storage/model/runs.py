@@ -129,20 +129,17 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
 
 def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
     """Return which settlements were made."""
-    return [_find_settled(jobs.records.get(settlement.lease.key), settlement) for settlement in settlements]
+    return [settled_as(each, _ended_run(jobs.records.get(each.lease.key), each)) for each in settlements]
 
 
-def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
-    return settled_as(settlement, None if record is None else _ended_run(record, settlement))
-
-
-def _ended_run(record: Record, settlement: Settlement) -> EndedRun | None:
+def _ended_run(record: Record | None, settlement: Settlement) -> EndedRun | None:
+    if record is None:
+        return None
     number = settlement.lease.number
     state = record.state if record.lease == number and record.state != "processing" else None
-    attempt = next((attempt for attempt in record.history if attempt.number == number), None)
-    if attempt is None:
-        return EndedRun(None, state, same_error=False)
-    return EndedRun(attempt.outcome, state, attempt.error == getattr(settlement.outcome, "error", None))
+    attempt = next((made for made in record.history if made.number == number), None)
+    error = getattr(settlement.outcome, "error", None)
+    return EndedRun(attempt and attempt.outcome, state, attempt is not None and attempt.error == error)
 
 
 def end(
