@@ -109,8 +109,9 @@ class Operations(Protocol):
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Return which of these settlements succeeded, after a `settle` whose reply was lost.
 
-        The state is what `settle` would have returned; None if the run goes on, was ended by a reaper in another state
-        than the outcome asks for, or if the job was claimed again or is gone, so that the storage does not know.
+        The state is what `settle` would have returned; None if the run goes on, if a reaper or an operator ended it, or
+        if the storage does not know: the job is gone, or was released and is not where it returned to any more. A run
+        whose cancellation was requested is `cancelled`, whether a settlement or a reaper ended it.
         """
         ...
 
