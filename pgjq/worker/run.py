@@ -95,6 +95,7 @@ class Run:
 
     began: float | None  # When its handler was called.
     took: float | None  # Seconds that the handler took.
+    trusted_until: float | None
     skipped: bool  # The last heartbeat did not renew the lease: another transaction had locked the row.
 
     def __init__(
@@ -126,7 +127,6 @@ class Run:
         self.held: list[Callable[[], None]] | None = None  # Events of this run that wait for earlier ones.
         self.behind: Gate | None = None  # Of the previous run, if its end was not published at the claim.
         self.waits: Sequence[Gate] = ()  # All gates that this run's events wait for.
-        self.trusted_until: float | None = None
         self.renewed(sent)
 
     @property
