@@ -350,8 +350,9 @@ def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
     step, elect = reaper_module._Running._step, PostgresOperations.elect
 
     def note_look(running: reaper_module._Running) -> float:
+        doubts = in_doubt.is_set() and not running.is_active
         wait = step(running)
-        if in_doubt.is_set() and not running.is_active:
+        if doubts:
             looked.set()
         return wait
 

@@ -150,9 +150,10 @@ class _LoopPool(AsyncConnectionPool[Any]):
     async def _close_when_cancelled(self) -> None:
         try:
             await asyncio.get_running_loop().create_future()  # Only a cancellation ends this.
-        finally:
+        except asyncio.CancelledError:
             if self._guard is not None:  # Else `close` has cancelled this.
                 await super().close(close_seconds())
+            raise
 
 
 class _Cancelled:
