@@ -129,6 +129,11 @@ def start_call(call: Callable[[], R], *, discard: Callable[[R], object] = lambda
     return answer
 
 
+async def run_on_thread(call: Callable[[], R]) -> R:
+    """Make a blocking call on its own thread: handlers may occupy every thread that `asyncio.to_thread` has."""
+    return await asyncio.wrap_future(start_call(call))
+
+
 def _answer(
     run: Callable[[Callable[[], R]], R], call: Callable[[], R], answer: Future[R], discard: Callable[[R], object]
 ) -> None:

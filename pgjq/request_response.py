@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
-# Extra time for a working storage: to enqueue when the time-out is shorter than that, or to read a result that arrived
-# in the last moment.
-SLACK_SECONDS = 1.5
+# A working storage gets this long for the enqueue, however short the time-out is, and this much longer than the time-out
+# to read a result that arrived in the last moment.
+ENQUEUE_SECONDS = 1.5
+READ_SECONDS = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,16 @@ class ResultRequest:
         return f"job {self.job.id!r} in queue {self.queue!r}"
 
 
+def _deadline(timeout: float) -> Deadline:
+    return Deadline(max(timeout + READ_SECONDS, ENQUEUE_SECONDS))
+
+
 async def request_result(
     ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None]
 ) -> bytes | None:
     """Return the job's result as bytes; `publish_result` gets the result of the enqueue."""
     until = time.monotonic() + question.timeout
-    with bounded(Deadline(question.timeout + SLACK_SECONDS)):
+    with bounded(_deadline(question.timeout)):
         try:
             return await _request_result(ops, question, publish_result, until)
         except StorageUnavailableError as error:
@@ -87,7 +92,7 @@ async def request_result(
 async def join_result(ops: Operations, wanted: JobReference) -> bytes | None:
     """Return the result of a job that exists as bytes."""
     until = time.monotonic() + wanted.timeout
-    with bounded(Deadline(wanted.timeout + SLACK_SECONDS)):
+    with bounded(_deadline(wanted.timeout)):
         try:
             return await _join_result(ops, wanted, until)
         except StorageUnavailableError as error:

@@ -88,6 +88,7 @@ class Run:
 
     began: float | None  # When its handler was called.
     took: float | None  # Seconds that the handler took.
+    trusted_until: float | None  # On the monotonic clock; None: no lease.
     completing: bool  # The handler's transaction locks the row and ends the run: nothing to renew.
     skipped: bool  # The last heartbeat did not renew the lease: another transaction had locked the row.
     gate: Gate | None  # For events that wait until the end of this run is published.
@@ -114,7 +115,6 @@ class Run:
         self.gate = self.held = self.behind = None
         self.waits = ()
         self.next_beat: float | None = None
-        self.trusted_until: float | None = None
         self.renewed(sent)
 
     @property

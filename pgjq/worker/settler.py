@@ -120,6 +120,7 @@ class Settler:
                 pause = longer(pause)
             except Exception as error:  # noqa: BLE001  (a settler that dies loses every outcome)
                 self._report(error)
+                self.mark_uncertain(run for run, _ in batch)  # The error may be that of `find_settled`.
                 return await self._settle_one_by_one(batch)
 
     async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
@@ -148,8 +149,7 @@ class Settler:
                 answered = await self._settle([(run, outcome)])
             except Exception as error:  # noqa: BLE001
                 self._report(error)
-                if isinstance(error, StorageUnavailableError):
-                    self.mark_uncertain([run])
+                self.mark_uncertain([run])
                 self._apart.append((run, instead(outcome, error)))
                 self._has_apart.set()
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import re
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
+from pgjq.deadline import run_on_thread
 from pgjq.storage.doctor_facts import IndexFacts, PutBackTask, ServerFacts, Snapshot, TableFacts, WorkerSilence
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.queries import resources
@@ -67,10 +67,10 @@ class PostgresExamination:
         """See `Examination`. One connection listens, and another one notifies it."""
         token = token_hex(8)
         channel = self._server.queries.channel(f"{TOPIC}.{token}")
-        connection = await asyncio.to_thread(self._listen, channel)
+        connection = await run_on_thread(lambda: self._listen(channel))
         try:
             await self._fetch("doctor_notify", channel=channel, payload=token)
-            return await asyncio.to_thread(_wait_for, connection, token, timeout)
+            return await run_on_thread(lambda: _wait_for(connection, token, timeout))
         finally:
             connection.close()
 

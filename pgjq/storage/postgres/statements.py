@@ -5,14 +5,13 @@ The base of all operations: a statement goes from an operation through `_fetch` 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from pgjq.deadline import current_statement_limit
+from pgjq.deadline import current_statement_limit, run_on_thread
 from pgjq.errors import StorageError
 from pgjq.storage.postgres import array_literals
 from pgjq.storage.postgres.error_translation import GONE, TRANSIENT
@@ -99,4 +98,4 @@ class Statements:
 
     async def _run_blocking(self, call: Callable[[], R]) -> R:
         """Make a blocking call: on this thread in sync mode, on another one in async mode."""
-        return call() if self._mode == "sync" else await asyncio.to_thread(call)
+        return call() if self._mode == "sync" else await run_on_thread(call)
