@@ -23,8 +23,8 @@ from pgjq.schedules.plan import plan
 from pgjq.schedules.schedule import Payload, change, define, resume, tick_name
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
-from pgjq.testing.job_history import JobHistory
 from pgjq.testing.simulation_choices import WORKERS
+from pgjq.testing.simulation_jobs import JobHistory
 from pgjq.testing.simulation_losses import LossySimulation, UnansweredClaim
 
 if TYPE_CHECKING:
