@@ -97,7 +97,7 @@ def test_a_sleeper_is_woken_by_another_process(storage: FileStorage, other: File
         assert sleeping.result()
 
 
-def test_a_sleeper_finds_work_by_itself_when_no_bell_rings(
+def test_a_sleeper_finds_work_by_itself_without_a_wakeup_pipe(
     storage: FileStorage, other: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "FLOOR", 0.01)
@@ -170,7 +170,7 @@ def rewrite(storage: FileStorage) -> None:
         storage.replica._rewrite()
 
 
-def test_a_bell_of_a_dead_process_is_taken_down(storage: FileStorage) -> None:
+def test_a_wakeup_pipe_of_a_dead_process_is_removed(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     dead = storage.layout.notifications / "1-dead.notify"
     os.mkfifo(dead)
@@ -178,7 +178,7 @@ def test_a_bell_of_a_dead_process_is_taken_down(storage: FileStorage) -> None:
     assert not dead.exists()
 
 
-def test_a_file_that_is_no_bell_is_not_written_to(storage: FileStorage) -> None:
+def test_a_file_that_is_no_wakeup_pipe_is_not_written_to(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     foreign = storage.layout.notifications / "3-foreign.notify"
     foreign.write_text("")
@@ -186,7 +186,7 @@ def test_a_file_that_is_no_bell_is_not_written_to(storage: FileStorage) -> None:
     assert foreign.read_text() == ""
 
 
-def test_a_bell_that_is_being_hung_up_is_left_alone(storage: FileStorage) -> None:
+def test_a_wakeup_pipe_that_is_being_created_is_left_alone(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     hidden = storage.layout.notifications / ".2-new.notify"
     os.mkfifo(hidden)
@@ -363,7 +363,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_question_is_answered_by_another_process(directory: Path) -> None:
+def test_a_request_is_answered_by_another_process(directory: Path) -> None:
     asking, answering = FileStorage(directory), FileStorage(directory)
     queue = Queue("q", storage=answering)
     queue.execute(lambda job: job.payload * 2)
