@@ -92,7 +92,7 @@ def test_processes_that_claim_at_the_same_time_share_the_jobs_out(directory: Pat
 def test_a_sleeper_is_woken_by_another_process(storage: FileStorage, other: FileStorage) -> None:
     with ThreadPoolExecutor(1) as pool:
         sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
-        wait_for_a_bell(storage)
+        wait_for_a_wakeup_pipe(storage)
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
 
@@ -103,7 +103,7 @@ def test_a_sleeper_finds_work_by_itself_without_a_wakeup_pipe(
     monkeypatch.setattr(wakeup, "FLOOR", 0.01)
     with ThreadPoolExecutor(1) as pool:
         sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
-        wait_for_a_bell(storage).unlink()
+        wait_for_a_wakeup_pipe(storage).unlink()
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
 
@@ -120,7 +120,7 @@ def test_a_file_system_without_pipes_is_looked_at_instead(
     assert [event.name for event in drive(heard.next(60))] == ["queued"]
 
 
-def wait_for_a_bell(storage: FileStorage) -> Path:
+def wait_for_a_wakeup_pipe(storage: FileStorage) -> Path:
     while not (bells := list(storage.layout.notifications.glob("[!.]*"))):
         time.sleep(0.001)
     return bells[0]
