@@ -26,7 +26,7 @@ def _times(schedule: ScheduleInfo) -> str:
 
 
 SCHEDULE: Final = (
-    Setting("cron", str, "When it runs: five fields, six with seconds first, or @daily and its kin."),
+    Setting("cron", str, "When it runs: five fields, six with seconds first, or a name such as @daily."),
     Setting("every", DURATION, "How often it runs, instead of --cron."),
     Setting("timezone", str, "The time zone of --cron, as Europe/Berlin; UTC unless set."),
     Setting("start_at", POINT_IN_TIME, "Not before then; --every counts from there."),

@@ -168,7 +168,7 @@ def test_callbacks_that_are_too_slow_are_told_what_they_missed(storage: Storage,
         go.set()
         until(lambda: errors)
     assert isinstance(errors[0], PgjqError)
-    assert "events were dropped" in str(errors[0])
+    assert "events dropped" in str(errors[0])
 
 
 def test_callbacks_are_told_when_nothing_more_will_come(storage: Storage) -> None:
