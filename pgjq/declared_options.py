@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypedDict
 
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Kind, Moment, QueueName, TextMap
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Kind, PointInTime, QueueName, TextMap
 from pgjq.options import (
     DELETE_AFTER_SECONDS,
     MAX_ATTEMPTS,
@@ -81,7 +81,7 @@ class CallOptions(SharedOptions, total=False):
     priority: Annotated[int, Option(Integer(-SHORT_MAX), "Jobs with a higher priority run first.", 0)]
     delay: Annotated[Seconds | None, Option(Duration(at_least=0), "Run the job after this time at the earliest.")]
     run_at: Annotated[
-        datetime | None, Option(Moment(), "Run the job at this time at the earliest (2026-01-31T09:30:00+01:00).")
+        datetime | None, Option(PointInTime(), "Run the job at this time at the earliest (2026-01-31T09:30:00+01:00).")
     ]
     max_attempts: Annotated[
         int | None, Option(Integer(1), "Largest number of runs, the first one included.", MAX_ATTEMPTS)

@@ -64,7 +64,7 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PointInTime:
     """An aware `datetime`."""
 
     def check(self, name: str, value: Any) -> datetime:
@@ -148,4 +148,4 @@ class QueueName:
         return f"1 to {QUEUE_LENGTH} characters"
 
 
-Kind = Integer | Duration | Moment | Boolean | Choice | TextMap | Key | QueueName
+Kind = Integer | Duration | PointInTime | Boolean | Choice | TextMap | Key | QueueName

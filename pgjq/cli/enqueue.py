@@ -114,7 +114,7 @@ def _id_and_payload(payload: Any, job_id: str | None, *, named: bool) -> dict[st
 
 def _enqueue_one(client: Client, output: Output, queue: str, job: NewJob, wait: float | None) -> None:
     if wait is None:
-        _tell(output, queue, client.enqueue_many(queue, [job])[0])
+        _report(output, queue, client.enqueue_many(queue, [job])[0])
         return
     job = job if job.id is not None else replace(job, id=next(make_ids()))
     result = drive(client.request_result(queue, job, timeout=wait))
@@ -130,7 +130,7 @@ def _check_exclusive(payload: Any, job_id: str | None, *, named: bool, lines: bo
         raise click.UsageError("--id and --wait are for one job, not for --lines")
 
 
-def _tell(output: Output, queue: str, result: EnqueueResult) -> None:
+def _report(output: Output, queue: str, result: EnqueueResult) -> None:
     sentence = {
         "queued": f"queued job {result.id} in queue {queue}",
         "duplicate": f"job {result.id} is in queue {queue} already, {result.existing_state}",

@@ -10,7 +10,7 @@ from pgjq.cli.command_group import NO, Refusal
 from pgjq.cli.completion import QUEUE_NAME
 from pgjq.cli.formatting import readable, shown
 from pgjq.cli.open_storage import with_client
-from pgjq.cli.param_types import MOMENT
+from pgjq.cli.param_types import POINT_IN_TIME
 from pgjq.cli.queue_names import check_queue_exists
 from pgjq.errors import JobNotFoundError
 
@@ -128,7 +128,7 @@ def release(client: Client, output: Output, *, queue: str, job_id: str) -> None:
 
 
 @click.command()
-@click.option("--run-at", type=MOMENT, help="When the job may run; a time in the past means now.")
+@click.option("--run-at", type=POINT_IN_TIME, help="When the job may run; a time in the past means now.")
 @click.option("--priority", type=int, help="Jobs with a higher priority run first.")
 @_of_a_job
 def reschedule(

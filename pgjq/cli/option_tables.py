@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.cli.completion import QUEUE_NAME, TASK_NAME
-from pgjq.cli.param_types import DURATION, MOMENT, TEXT_MAP
+from pgjq.cli.param_types import DURATION, POINT_IN_TIME, TEXT_MAP
 from pgjq.declared_options import ENQUEUE_OPTIONS, QUEUE_CHANGES, QUEUE_OPTIONS, SHARED_OPTIONS
 from pgjq.job import STATES
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName, TextMap
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, PointInTime, QueueName, TextMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Setting:
 _READERS: Final[dict[type, Any]] = {
     Integer: int,
     Duration: DURATION,
-    Moment: MOMENT,
+    PointInTime: POINT_IN_TIME,
     Boolean: bool,
     Key: str,
     QueueName: str,
@@ -68,8 +68,8 @@ QUEUE: Final = from_declared(QUEUE_OPTIONS)
 FILTER: Final = (
     Setting("queue", QUEUE_NAME, "Jobs of this queue."),
     Setting("state", click.Choice(STATES), "Jobs in this state."),
-    Setting("created_before", MOMENT, "Jobs enqueued before then."),
-    Setting("created_after", MOMENT, "Jobs enqueued after then."),
+    Setting("created_before", POINT_IN_TIME, "Jobs enqueued before then."),
+    Setting("created_after", POINT_IN_TIME, "Jobs enqueued after then."),
     Setting("singleton_key", str, "Jobs with this key."),
     Setting("task", TASK_NAME, "Jobs of this task."),
 )

@@ -68,7 +68,7 @@ def _size(text: str) -> int:
     return int(float(written[1]) * _SIZES[written[2].upper()])
 
 
-def _moment(text: str) -> datetime:
+def _datetime(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -106,7 +106,7 @@ def _keyword(text: str) -> tuple[str, Any]:
 
 DURATION: Final = Kind("duration", _duration)
 SIZE: Final = Kind("size", _size)
-MOMENT: Final = Kind("time", _moment)
+POINT_IN_TIME: Final = Kind("time", _datetime)
 JSON: Final = Kind("json", _json)
 ARGUMENT: Final = Kind("value", _argument)
 KEYWORD: Final = Kind("name=value", _keyword)

@@ -156,8 +156,8 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
             with Steps(console) as steps:
                 steps.begin("history")
                 history = History(midnight, jobs, days, seed)
-                made = make_history(server.conninfo, history, lambda done, of: steps.tell(f"{done} of {of} days"))
-                steps.tell(f"{made:,} jobs in {days} days")
+                made = make_history(server.conninfo, history, lambda done, of: steps.show(f"{done} of {of} days"))
+                steps.show(f"{made:,} jobs in {days} days")
             summary = _run(console, Source(server.conninfo), str(Path(home, "lake")), master)
         _write_report(str(Path(home, "lake")), Path(out))
     _print(summary, as_json=as_json, report=str(Path(out).resolve()))

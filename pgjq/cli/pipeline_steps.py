@@ -36,9 +36,9 @@ class Steps:
 
     def count(self, rows: int) -> None:
         self._rows += rows
-        self.tell(f"{self._rows:,} endings")
+        self.show(f"{self._rows:,} endings")
 
-    def tell(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """Show the progress of a step."""
         self._detail = what
         if self._task is not None:

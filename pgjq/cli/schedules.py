@@ -12,7 +12,7 @@ from pgjq.cli.confirm import confirm
 from pgjq.cli.formatting import duration, shown
 from pgjq.cli.open_storage import with_client
 from pgjq.cli.option_tables import JOB, Setting, with_settings
-from pgjq.cli.param_types import DURATION, JSON, MOMENT, Parsed
+from pgjq.cli.param_types import DURATION, JSON, POINT_IN_TIME, Parsed
 from pgjq.schedules.schedule import NOT_OF_SCHEDULES, Missed, Overlap
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def _times(schedule: ScheduleInfo) -> str:
 
 
 SCHEDULE: Final = (
-    Setting("cron", str, "When it runs: five fields, six with seconds first, or @daily and its kin."),
+    Setting("cron", str, "When it runs: five fields, six with seconds first, or a name such as @daily."),
     Setting("every", DURATION, "How often it runs, instead of --cron."),
     Setting("timezone", str, "The time zone of --cron, as Europe/Berlin; UTC unless set."),
-    Setting("start_at", MOMENT, "Not before then; --every counts from there."),
-    Setting("end_at", MOMENT, "Not after then."),
+    Setting("start_at", POINT_IN_TIME, "Not before then; --every counts from there."),
+    Setting("end_at", POINT_IN_TIME, "Not after then."),
     Setting("missed", click.Choice(get_args(Missed)), "Ticks that no worker made in time: none, one job, or all."),
     Setting("overlap", click.Choice(get_args(Overlap)), "Whether a job is made while an earlier one is live."),
     Setting("jitter", DURATION, "Spread the jobs over so long after the tick."),

@@ -272,7 +272,7 @@ def _check_overlap(value: Any) -> Overlap:
     return value
 
 
-def _check_moment(name: str) -> Callable[[Any], datetime | None]:
+def _check_datetime(name: str) -> Callable[[Any], datetime | None]:
     return lambda value: None if value is None else check_datetime(name, value)
 
 
@@ -289,8 +289,8 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "cron": _check_cron,
     "every": _check_every,
     "timezone": _check_timezone,
-    "start_at": _check_moment("start_at"),
-    "end_at": _check_moment("end_at"),
+    "start_at": _check_datetime("start_at"),
+    "end_at": _check_datetime("end_at"),
     "missed": _check_missed,
     "overlap": _check_overlap,
     "jitter": _check_jitter,

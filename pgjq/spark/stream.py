@@ -116,10 +116,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"set xid to 0 in all rows of the table {_TABLES[view]}, and start the stream with a new checkpoint"
             )
         found = here.fetch("oldest_transaction") if server.until < server.newest else []
-        self._tell(_describe(*found[0]) if found else None)
+        self._report(_describe(*found[0]) if found else None)
         return server
 
-    def _tell(self, holder: str | None) -> None:
+    def _report(self, holder: str | None) -> None:
         if holder is not None and self._waits_for is None:
             log.warning("the stream of %s waits for an open transaction: %s", self._options.view, holder)
         self._waits_for = holder

@@ -23,11 +23,11 @@ BEGIN, END = "<!-- made from what storages declare -->\n", "<!-- end -->\n"
 
 def table(*storages: Any) -> str:
     """Return the table: a row per capability, a column per storage."""
-    rows = [["promise", "means", *(f"`{storage.__name__}`" for storage in storages)]]
+    rows = [["capability", "means", *(f"`{storage.__name__}`" for storage in storages)]]
     rows.append(["---"] * len(rows[0]))
-    for promise in fields(Capabilities):
-        declared = [getattr(storage.capabilities, promise.name) for storage in storages]
-        rows.append([f"`{promise.name}`", promise.metadata["means"], *map(_word, declared)])
+    for capability in fields(Capabilities):
+        declared = [getattr(storage.capabilities, capability.name) for storage in storages]
+        rows.append([f"`{capability.name}`", capability.metadata["means"], *map(_cell, declared)])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -38,7 +38,7 @@ def replaced(page: str) -> str:
     return f"{before}{BEGIN}{table(*STORAGES)}{END}{after}"
 
 
-def _word(declared: bool | str) -> str:
+def _cell(declared: bool | str) -> str:
     return declared if isinstance(declared, str) else "yes" if declared else "no"
 
 

@@ -52,10 +52,10 @@ def search_of(filled: Mapping[str, str], now: datetime | None = None) -> JobSear
         key=filled.get("key"),
         worker=filled.get("worker"),
         error=filled.get("error"),
-        created_before=_moment(filled["older"], now) if "older" in filled else None,
-        created_after=_moment(filled["newer"], now) if "newer" in filled else None,
-        ended_before=_moment(filled["ended_before"], now) if "ended_before" in filled else None,
-        ended_after=_moment(filled["ended_after"], now) if "ended_after" in filled else None,
+        created_before=_datetime(filled["older"], now) if "older" in filled else None,
+        created_after=_datetime(filled["newer"], now) if "newer" in filled else None,
+        ended_before=_datetime(filled["ended_before"], now) if "ended_before" in filled else None,
+        ended_after=_datetime(filled["ended_after"], now) if "ended_after" in filled else None,
     )
 
 
@@ -93,7 +93,7 @@ def link(path: str, /, **params: Any) -> str:
     return f"{path}?{urlencode(said)}" if said else path
 
 
-def _moment(text: str, now: datetime) -> datetime:
+def _datetime(text: str, now: datetime) -> datetime:
     return _time(text) if (age := _seconds(text)) is None else now - age
 
 

@@ -51,7 +51,7 @@ def test_a_table_that_cannot_fit_is_whole_all_the_same(url: str) -> None:
     assert lines[1].split()[:2] == ["mail", "2"]
 
 
-def test_states_have_colours_unless_nobody_wants_them(url: str) -> None:
+def test_states_have_colours_unless_they_are_turned_off(url: str) -> None:
     assert "\x1b[34mqueued" in look(url, "jobs", "find")
     assert "\x1b[3" not in look(url, "jobs", "find", NO_COLOR="1")
     assert "\x1b" not in run("jobs", "find", url=url).output

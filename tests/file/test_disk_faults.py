@@ -380,7 +380,7 @@ def test_a_clock_set_back_neither_reorders_nor_loses_jobs(storage: FileStorage, 
     assert [job.lease.id for job in claimed] == ["0", "1", "2", "3"]
 
 
-def test_a_clock_set_back_elects_nobody_beside_the_leader_and_keeps_no_dead_one(
+def test_a_clock_set_back_elects_no_second_leader_and_keeps_no_dead_one(
     storage: FileStorage, clock: ManualClock
 ) -> None:
     ops = storage.operations("sync")

@@ -158,7 +158,7 @@ def turns(storage: FileStorage) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_everybody_knows_the_same(memory_disk: Path, seed: int) -> None:
+def test_every_process_has_the_same_jobs(memory_disk: Path, seed: int) -> None:
     life = JobHistory(memory_disk / "jobs", seed)
     for _ in range(STEPS):
         life.step()

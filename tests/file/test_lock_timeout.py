@@ -50,7 +50,7 @@ def ends(call: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("crowd", [0, 8])
-def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(directory: Path, mode: Mode, crowd: int) -> None:
+def test_each_waiting_caller_times_out_at_its_own_time(directory: Path, mode: Mode, crowd: int) -> None:
     """Also behind callers that have no deadline: they take up all threads of the storage, and its turn."""
     with closing(pgjq.FileStorage(directory)) as storage:
         client = pgjq.Client(storage)

@@ -70,7 +70,7 @@ def test_files_that_others_could_read_are_closed_to_them(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_a_directory_that_everybody_may_write_to_is_refused(mode: int, tmp_path: Path) -> None:
+def test_a_world_writable_directory_is_refused(mode: int, tmp_path: Path) -> None:
     directory = tmp_path / "jobs"
     directory.mkdir()
     directory.chmod(mode)

@@ -92,18 +92,18 @@ def test_processes_that_claim_at_the_same_time_share_the_jobs_out(directory: Pat
 def test_a_sleeper_is_woken_by_another_process(storage: FileStorage, other: FileStorage) -> None:
     with ThreadPoolExecutor(1) as pool:
         sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
-        wait_for_a_bell(storage)
+        wait_for_a_wakeup_pipe(storage)
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
 
 
-def test_a_sleeper_finds_work_by_itself_when_no_bell_rings(
+def test_a_sleeper_finds_work_by_itself_without_a_wakeup_pipe(
     storage: FileStorage, other: FileStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "FLOOR", 0.01)
     with ThreadPoolExecutor(1) as pool:
         sleeping = pool.submit(drive, storage.operations("sync").wait_for_work(["q"], 60, 60))
-        wait_for_a_bell(storage).unlink()
+        wait_for_a_wakeup_pipe(storage).unlink()
         Client(other).enqueue("q", "a", 1)
         assert sleeping.result()
 
@@ -120,7 +120,7 @@ def test_a_file_system_without_pipes_is_looked_at_instead(
     assert [event.name for event in drive(heard.next(60))] == ["queued"]
 
 
-def wait_for_a_bell(storage: FileStorage) -> Path:
+def wait_for_a_wakeup_pipe(storage: FileStorage) -> Path:
     while not (bells := list(storage.layout.notifications.glob("[!.]*"))):
         time.sleep(0.001)
     return bells[0]
@@ -170,7 +170,7 @@ def rewrite(storage: FileStorage) -> None:
         storage.replica._rewrite()
 
 
-def test_a_bell_of_a_dead_process_is_taken_down(storage: FileStorage) -> None:
+def test_a_wakeup_pipe_of_a_dead_process_is_removed(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     dead = storage.layout.notifications / "1-dead.notify"
     os.mkfifo(dead)
@@ -178,7 +178,7 @@ def test_a_bell_of_a_dead_process_is_taken_down(storage: FileStorage) -> None:
     assert not dead.exists()
 
 
-def test_a_file_that_is_no_bell_is_not_written_to(storage: FileStorage) -> None:
+def test_a_file_that_is_no_wakeup_pipe_is_not_written_to(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     foreign = storage.layout.notifications / "3-foreign.notify"
     foreign.write_text("")
@@ -186,7 +186,7 @@ def test_a_file_that_is_no_bell_is_not_written_to(storage: FileStorage) -> None:
     assert foreign.read_text() == ""
 
 
-def test_a_bell_that_is_being_hung_up_is_left_alone(storage: FileStorage) -> None:
+def test_a_wakeup_pipe_that_is_being_created_is_left_alone(storage: FileStorage) -> None:
     Client(storage).enqueue("q", "a", 1)
     hidden = storage.layout.notifications / ".2-new.notify"
     os.mkfifo(hidden)
@@ -363,7 +363,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_question_is_answered_by_another_process(directory: Path) -> None:
+def test_a_request_is_answered_by_another_process(directory: Path) -> None:
     asking, answering = FileStorage(directory), FileStorage(directory)
     queue = Queue("q", storage=answering)
     queue.execute(lambda job: job.payload * 2)

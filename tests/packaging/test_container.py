@@ -69,7 +69,7 @@ def test_the_image_is_built_from_files_that_are_there_and_sent() -> None:
     assert not any(fnmatch.fnmatch(".env", pattern) for pattern in sent)
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     last_stage = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.findall(r"^USER (.+)$", last_stage, re.MULTILINE) == ["10001:10001"]
     assert 'ENTRYPOINT ["pgjq"]' in last_stage

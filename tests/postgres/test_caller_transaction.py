@@ -570,7 +570,9 @@ def test_twenty_transactions_at_once_enqueue_one_id_and_one_of_them_gets_it(post
     assert count(postgres) == 1
 
 
-def test_an_id_in_a_transaction_that_rolls_back_goes_to_whoever_waited_for_it(postgres: pgjq.PostgresStorage) -> None:
+def test_an_id_in_a_transaction_that_rolls_back_goes_to_the_caller_that_waited_for_it(
+    postgres: pgjq.PostgresStorage,
+) -> None:
     client = pgjq.Client(postgres)
     client.enqueue("mail", "makes the queue", 1)
 

@@ -108,7 +108,7 @@ def test_a_settle_that_lost_its_connection_can_be_made_again(database: str, post
     assert drive(ops.settle([settlement]))[0].state == "completed"
 
 
-def test_a_subscriber_hears_again_after_its_connection_was_cut(database: str, postgres: PostgresStorage) -> None:
+def test_a_subscriber_gets_events_again_after_its_connection_was_cut(database: str, postgres: PostgresStorage) -> None:
     client, ops = Client(postgres), postgres.operations("sync")
     heard = drive(ops.subscribe())
     client.enqueue("q", "before", 1)
@@ -132,7 +132,7 @@ def test_a_sleeper_is_woken_to_look_for_itself_when_its_connection_was_cut(
         assert sleeping.result() is True
 
 
-def test_nobody_listens_after_the_last_one_left(database: str, postgres: PostgresStorage) -> None:
+def test_listening_ends_with_the_last_subscriber(database: str, postgres: PostgresStorage) -> None:
     ops = postgres.operations("sync")
     one, other = drive(ops.subscribe()), drive(ops.subscribe("q"))
     with psycopg.connect(database, autocommit=True) as connection:

@@ -161,7 +161,7 @@ def test_a_waiter_does_not_read_over_connections_that_died_with_the_listener(
 
 
 @MODES
-def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(database: str, mode: Mode) -> None:
+def test_each_waiting_caller_times_out_at_its_own_time(database: str, mode: Mode) -> None:
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)
         with pytest.raises(pgjq.TimeoutError):

@@ -112,7 +112,7 @@ def test_a_url_says_which_storage() -> None:
             assert isinstance(storage, pgjq.RedisStorage)
 
 
-def test_a_batch_that_would_hold_everybody_up_is_refused(redis_storage: pgjq.RedisStorage) -> None:
+def test_a_batch_that_would_block_the_server_is_refused(redis_storage: pgjq.RedisStorage) -> None:
     client = pgjq.Client(redis_storage)
     with pytest.raises(pgjq.ValidationError, match="100,000"):
         client.enqueue_many("q", ((None, None) for _ in range(MOST + 1)))

@@ -25,7 +25,7 @@ def connections(redis_server: RedisServer) -> int:
     return sum(1 for one in found if one["name"] == "pgjq")
 
 
-def test_callers_share_a_connection_and_those_who_leave_disturb_nobody(
+def test_callers_share_a_connection_and_a_cancelled_one_disturbs_no_other(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
     async def case() -> None:
@@ -46,7 +46,7 @@ def test_callers_share_a_connection_and_those_who_leave_disturb_nobody(
     asyncio.run(case())
 
 
-def test_a_server_that_stops_answering_is_given_up_and_its_late_answers_reach_nobody(
+def test_a_server_that_stops_answering_is_given_up_and_its_late_replies_are_dropped(
     redis_server: RedisServer,
 ) -> None:
     async def case() -> None:
@@ -108,7 +108,7 @@ def test_a_large_answer_is_read_in_time_that_grows_with_its_size(storage: pgjq.R
     asyncio.run(case())
 
 
-def test_a_link_that_was_lost_says_so_and_answers_that_nobody_asked_for_end_it(redis_server: RedisServer) -> None:
+def test_a_lost_connection_is_reported_and_an_unrequested_reply_ends_it(redis_server: RedisServer) -> None:
     async def case() -> None:
         address = Address(redis_server.url)
         link = await open_pipelined_connection(address)

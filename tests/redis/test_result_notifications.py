@@ -72,7 +72,7 @@ def overhearing(server: RedisServer, storage: pgjq.RedisStorage) -> Generator[Ca
         yield said
 
 
-def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+def test_only_jobs_with_waiters_are_notified_of(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
     pgjq.Client(storage).enqueue_many(QUEUE, [(str(n), None) for n in range(5)])
     waiters = [result_waiter(storage, "3"), result_waiter(storage, "new")]
     with overhearing(redis_server, storage) as said:
@@ -81,7 +81,7 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(redis_server: RedisServer
     assert [answer(waiter) for waiter in waiters] == [b"3", b"new"]
 
 
-def test_of_jobs_that_are_deleted_those_are_told_of_that_had_not_ended(
+def test_the_deletion_of_jobs_that_had_not_ended_is_notified_of(
     redis_server: RedisServer, storage: pgjq.RedisStorage
 ) -> None:
     clock, client = RedisClock(storage), pgjq.Client(storage)
@@ -99,7 +99,7 @@ def test_of_jobs_that_are_deleted_those_are_told_of_that_had_not_ended(
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 1_000_000])
-def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
+def test_a_short_result_comes_with_the_notification_and_a_long_one_is_read(
     redis_server: RedisServer, storage: pgjq.RedisStorage, size: int
 ) -> None:
     ops, result = storage.operations("sync"), b"\n" * size
@@ -113,7 +113,7 @@ def test_a_short_answer_comes_with_the_word_and_a_long_one_is_asked_for(
     assert ("cmdstat_evalsha" in asked or "cmdstat_eval" in asked) == (size >= 4096)
 
 
-def test_word_of_an_end_that_was_undone_is_not_believed(storage: pgjq.RedisStorage) -> None:
+def test_a_notification_of_an_end_that_was_undone_is_not_believed(storage: pgjq.RedisStorage) -> None:
     """A waiter listens before it joins: what it hears of a job that it only found may be older than that."""
     ops = storage.operations("sync")
     first, second = result_waiter(storage, "a"), drive(ops.result_waiter(QUEUE, "a"))
@@ -174,7 +174,9 @@ def test_a_mark_that_a_failover_forgot_is_set_again_by_a_look(
     assert answer(waiter) == b"a"
 
 
-def test_a_message_that_nobody_can_read_deafens_nobody(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+def test_a_malformed_message_costs_no_subscriber_an_event(
+    redis_server: RedisServer, storage: pgjq.RedisStorage
+) -> None:
     client, keys = pgjq.Client(storage), storage.shared.keys
     waiter = result_waiter(storage, "a")
     with client.subscribe(QUEUE) as events, redis_server.client() as raw:

@@ -268,7 +268,7 @@ def test_a_sleeper_hears_of_work_after_its_connection_was_cut(redis_server: Redi
     client.close()
 
 
-def test_nobody_is_told_of_work_while_nobody_sleeps(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
+def test_no_notification_is_sent_while_no_worker_sleeps(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
     ops = storage.operations("sync")
     assert not drive(ops.wait_for_work([QUEUE], 0.01))
     for job_id in ("a", "b", "c"):

@@ -104,7 +104,7 @@ class Caller:
 @pytest.mark.parametrize(
     ("connected", "payload"), [(False, None), (True, None), (True, LARGE)], ids=["connecting", "asking", "sending"]
 )
-def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(
+def test_each_waiting_caller_times_out_at_its_own_time(
     redis_server: RedisServer, mode: Mode, whose: Whose, payload: Any, *, connected: bool
 ) -> None:
     with storage_on(redis_server, whose) as storage:
@@ -118,7 +118,7 @@ def test_a_caller_that_waits_for_a_result_is_told_in_its_own_time(
 
 @MODES
 @CONNECTIONS
-def test_a_caller_is_told_in_its_own_time_in_the_middle_of_a_reply(
+def test_a_caller_times_out_at_its_own_time_in_the_middle_of_a_reply(
     redis_server: RedisServer, mode: Mode, whose: Whose
 ) -> None:
     with storage_on(redis_server, "own") as near:
@@ -222,7 +222,7 @@ def test_a_reaper_that_stops_leaves_no_thread_that_waits_for_the_server(redis_se
 
 @MODES
 @CONNECTIONS
-def test_a_caller_is_told_while_others_keep_waiting(redis_server: RedisServer, mode: Mode, whose: Whose) -> None:
+def test_a_caller_times_out_while_others_keep_waiting(redis_server: RedisServer, mode: Mode, whose: Whose) -> None:
     """They share a connection or a listener; what one gives up is not lost for the others."""
     with storage_on(redis_server, whose) as storage:
         patient = threading.Thread(target=lambda: statuses.append(enqueue(storage, mode, started.set)))

@@ -52,13 +52,13 @@ async def _wait(answer: Coroutine[Any, Any, int]) -> int:
     return await answer
 
 
-def test_whoever_comes_while_one_is_on_its_way_goes_with_the_others() -> None:
+def test_requests_during_a_statement_share_the_next_one() -> None:
     server, answers = asked(list(range(100, 230)))
     assert answers == [n * 2 for n in range(100, 230)]
     assert [len(batch) for batch in server.batches] == [AT_ONCE, AT_ONCE, 130 - 2 * AT_ONCE]
 
 
-def test_an_error_is_that_of_its_own_wish() -> None:
+def test_an_error_belongs_to_its_own_request() -> None:
     _, answers = asked([1, 13, 2])
     assert answers[::2] == [2, 4]
     assert isinstance(answers[1], ValueError)
@@ -70,7 +70,7 @@ def test_a_storage_that_is_away_is_away_for_all_and_asked_once() -> None:
     assert len(server.batches) == 1
 
 
-def test_whoever_gives_up_is_left_out_and_leaves_the_others_their_answers() -> None:
+def test_a_cancelled_request_is_left_out_and_the_others_get_their_results() -> None:
     async def ask() -> tuple[list[list[int]], list[int]]:
         server = Server()
         together = Batcher[int, int]("async", server.double)

@@ -101,7 +101,7 @@ def test_a_waiter_sleeps_until_notified_and_reads_the_state_at_most_once(
     assert len(reads) == (0 if isinstance(storage, pgjq.RedisStorage) else 1)
 
 
-def test_word_reaches_who_has_not_begun_to_wait(storage: Storage) -> None:
+def test_a_notification_reaches_a_waiter_that_has_not_begun_to_wait(storage: Storage) -> None:
     """One subscribes before one enqueues: what happens in between is heard."""
     waiting: Any = drive(storage.operations("sync").result_waiter("q", "a"))
     drive(waiting.enqueue(Submission("a", b"1", DEFAULT_SETTINGS)))
@@ -214,7 +214,7 @@ def test_no_answer_in_time_is_a_time_out_and_the_job_goes_on(storage: Storage) -
         assert queue.enqueue_and_wait("a", None) is True
 
 
-def test_a_time_out_says_that_nobody_serves_the_queue(storage: Storage) -> None:
+def test_a_time_out_says_that_no_worker_serves_the_queue(storage: Storage) -> None:
     queue = Queue("lonely", storage=storage)
     with pytest.raises(pgjq.TimeoutError, match="it is queued, and no worker is listening on that queue"):
         queue.enqueue_and_wait("a", 1, timeout=0.01)

@@ -122,9 +122,7 @@ def test_asking_a_server_that_is_not_there_is_an_error(database: str) -> None:
         far.close()
 
 
-def test_only_jobs_that_somebody_waits_for_are_told_of(
-    postgres: PostgresStorage, operator: psycopg.Connection[Any]
-) -> None:
+def test_only_jobs_with_waiters_are_notified_of(postgres: PostgresStorage, operator: psycopg.Connection[Any]) -> None:
     """A waiter is there the whole time, and a thousand other jobs end: not one notice is about them."""
     heard: list[str] = []
     operator.execute('listen "pgjq.results"')
@@ -136,7 +134,7 @@ def test_only_jobs_that_somebody_waits_for_are_told_of(
     assert heard == ['[["q", "asked", "completed"]]']
 
 
-def test_one_notice_tells_of_a_whole_batch(postgres: PostgresStorage, operator: psycopg.Connection[Any]) -> None:
+def test_one_notification_covers_a_whole_batch(postgres: PostgresStorage, operator: psycopg.Connection[Any]) -> None:
     ops = postgres.operations("sync")
     client = Client(postgres)
     with ThreadPoolExecutor(50) as pool:
@@ -150,7 +148,7 @@ def test_one_notice_tells_of_a_whole_batch(postgres: PostgresStorage, operator: 
 
 
 @pytest.mark.parametrize("garbage", ["", "no JSON", "[1]", '[["q", "a"]]', '[{"name": "queued"}]', "{}", "7"])
-def test_a_notice_that_nobody_can_read_deafens_nobody(
+def test_a_malformed_notification_costs_no_subscriber_an_event(
     postgres: PostgresStorage, operator: psycopg.Connection[Any], garbage: str
 ) -> None:
     client = Client(postgres)
@@ -161,7 +159,7 @@ def test_a_notice_that_nobody_can_read_deafens_nobody(
         assert [next(events).name for _ in range(3)] == ["queued", "processing", "completed"]
 
 
-def test_a_clients_own_encoding_deafens_nobody(database: str, operator: psycopg.Connection[Any]) -> None:
+def test_a_clients_own_encoding_costs_no_subscriber_an_event(database: str, operator: psycopg.Connection[Any]) -> None:
     """The server would send notifications in the encoding of the connection string, which is not UTF-8."""
     far = PostgresStorage(f"{database} client_encoding=latin1")
     client = Client(far)

@@ -40,7 +40,7 @@ def test_an_old_java_is_named_with_how_to_get_another(tmp_path: Path, monkeypatc
 def test_no_java_is_said_with_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RequirementError, match=r"There is no Java here\. Spark needs Java 17"):
+    with pytest.raises(RequirementError, match=r"Java not found\. Spark needs Java 17"):
         check_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(RequirementError, match="could not be run"):

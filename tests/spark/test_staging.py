@@ -90,7 +90,7 @@ def test_only_what_the_driver_names_becomes_jobs(database: str) -> None:
 def test_a_write_that_fails_leaves_nothing(database: str) -> None:
     one = writer(database)
     message = one.write(iter([rows(["a"])]))
-    with pytest.raises(pgjq.StorageError, match="did not say what it has staged"):
+    with pytest.raises(pgjq.StorageError, match="did not report its stage"):
         one.commit([message, None])
     one.abort([None, None])  # Not even the task that had staged something was heard of again.
     assert stages(database) == []

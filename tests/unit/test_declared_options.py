@@ -25,7 +25,7 @@ from pgjq.declared_options import (
 )
 from pgjq.definition import DEFAULTS, check_changes
 from pgjq.job_settings import settings
-from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, Moment, QueueName, TextMap
+from pgjq.option_kinds import Boolean, Choice, Duration, Integer, Key, PointInTime, QueueName, TextMap
 from pgjq.options import DEFAULT_SETTINGS, JobOptions, Settings, check_headers
 from pgjq.storage.file import journal_format
 from pgjq.storage.postgres import enqueue as postgres
@@ -46,7 +46,7 @@ PAGE = (ROOT / "docs" / "queues.md").read_text()
 SAMPLES: dict[type, Any] = {
     Integer: 7,
     Duration: 70.0,
-    Moment: datetime(2030, 1, 1, tzinfo=UTC),
+    PointInTime: datetime(2030, 1, 1, tzinfo=UTC),
     Boolean: True,
     Key: "key",
     QueueName: "letters",
@@ -55,7 +55,7 @@ SAMPLES: dict[type, Any] = {
 BEYOND: dict[type, tuple[Any, ...]] = {
     Integer: ("7", 7.0, True, 2**40, -(2**40)),
     Duration: ("7", True, -1, float("nan"), float("inf")),
-    Moment: ("2030-01-01", 7, datetime(2030, 1, 1)),  # noqa: DTZ001
+    PointInTime: ("2030-01-01", 7, datetime(2030, 1, 1)),  # noqa: DTZ001
     Boolean: (1, "yes"),
     Choice: ("fifo", 7),
     Key: ("", 7, "k" * 513),

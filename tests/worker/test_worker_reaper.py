@@ -129,7 +129,7 @@ def test_a_job_over_its_limit_of_stalls_failed_with_attempts_left(storage: Stora
     assert (type(event.error), event.error.original_error.type) == (pgjq.JobFailedError, "Stalled")
 
 
-def test_a_wish_to_cancel_ends_a_stalled_job_and_is_no_stall(storage: Storage) -> None:
+def test_a_cancel_request_ends_a_stalled_job_and_is_no_stall(storage: Storage) -> None:
     queue = worker(storage, OFTEN)
     heard = Events(queue, "stalled", "cancelled")
     abandon(storage, NewJob("a", None))

@@ -66,7 +66,7 @@ def demo(output: Output, *, jobs: int, url: str | None) -> None:
     with clean_exit(), place(url, console) as name, Client(open_demo_storage(name)) as client:
         demonstration = _Demo(output, console, client, name, jobs)
         try:
-            demonstration.tell()
+            demonstration.run()
         finally:
             if url is not None:
                 demonstration.forget()
@@ -85,7 +85,7 @@ class _Demo:
         self._numbers = {f"job-{number}": number for number in range(1, jobs + 1)}
         self._pause = max(PAUSE, LEAST_WORK / jobs)
 
-    def tell(self) -> None:
+    def run(self) -> None:
         """Run all steps; a failed check is an error."""
         assignments = [self._assignment(1), self._assignment(2)]
         with (
@@ -106,7 +106,7 @@ class _Demo:
         self._enqueue()
         with Bar(self._console, self._client, self._queue, len(self._numbers) + 1) as bar:
             bar.follow(0.2, [first, second])
-            self._ask()
+            self._request()
             bar.follow(0.4, [first, second])
             if isinstance(first, WorkerProcess):
                 self._kill(first, second, bar)
@@ -116,14 +116,14 @@ class _Demo:
         if isinstance(first, WorkerProcess) and isinstance(second, WorkerProcess):
             self._say(f"{first.name} and {second.name} are processes {first.pid} and {second.pid}")
         else:
-            self._say("jobs in memory are this process's alone: both workers are threads of it, and none is killed")
+            self._say("jobs in memory belong to this process: both workers are threads of it, and none is killed")
 
     def _enqueue(self) -> None:
         begun = time.monotonic()
         self._client.enqueue_many(self._queue, self._numbers.items())
         self._say(f"{len(self._numbers):,} jobs enqueued in {time.monotonic() - begun:.2f} s")
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         """Enqueue a job and wait for its result: listen, enqueue, read."""
         waiting = self._client.get_queue_stats(self._queue).queued
         begun = time.monotonic()

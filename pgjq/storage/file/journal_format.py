@@ -83,7 +83,7 @@ def write(jobs: Jobs) -> bytes:
 
 def write_records(at: datetime, records: Iterable[Record]) -> bytes:
     """Write jobs as they are."""
-    return encode_line({"at": at.isoformat(), "records": [[record.seq, _whole(record)] for record in records]})
+    return encode_line({"at": at.isoformat(), "records": [[record.seq, _all_values(record)] for record in records]})
 
 
 def write_queues(at: datetime, known: Mapping[str, QueueRecord]) -> bytes:
@@ -111,7 +111,7 @@ def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntr
 
 def _entry(change: Change) -> list[Any]:
     record = change.record
-    values = _whole(record) if change.added else None if change.fields is None else _encode(change.fields)
+    values = _all_values(record) if change.added else None if change.fields is None else _encode(change.fields)
     if change.event is None:
         return [record.seq, values]
     return (
@@ -119,7 +119,7 @@ def _entry(change: Change) -> list[Any]:
     )
 
 
-def _whole(record: Record) -> dict[str, Any]:
+def _all_values(record: Record) -> dict[str, Any]:
     values = {n: value for n, default in DEFAULTS if (value := getattr(record, n)) is not default and value != default}
     encoded = _encode(values)
     if settings := _encode_settings(record.settings):

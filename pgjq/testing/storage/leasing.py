@@ -42,7 +42,7 @@ class Leasing(Cases):
         assert (stalled.reason, stalled.action) == ("expired", "recovered")
 
     @case
-    async def test_a_heartbeat_learns_of_a_wish_to_cancel(self, harness: Harness) -> None:
+    async def test_a_heartbeat_returns_a_cancel_request(self, harness: Harness) -> None:
         await harness.enqueue_all("a", "b")
         jobs = await harness.claim()
         await harness.ops.cancel(QUEUE, "a", active=True)

@@ -61,7 +61,7 @@ class Reaping(Cases):
         assert actions == ["recovered"] * allowed + ["failed"]
 
     @case
-    async def test_a_wish_to_cancel_comes_first_and_is_no_stall(self, harness: Harness) -> None:
+    async def test_a_cancel_request_comes_first_and_is_no_stall(self, harness: Harness) -> None:
         await harness.enqueue("a", max_attempts=1)
         await harness.claim_one(lease=30, heartbeat=10, max_stalled=0)
         await harness.ops.cancel(QUEUE, "a", active=True)
