@@ -299,7 +299,7 @@ begin
         from pgjq.read_plans(plans) as p
         inner join pgjq.schedule as s using (name)
         where
-            s.name = any(rest) and p.is_single and s.overlap = 'allow' and pgjq.is_valid_job(
+            s.name = any(rest) and p.is_single and not pgjq.is_overlapping(s) and pgjq.is_valid_job(
                 s.name || '@' || pgjq.tick_name(p.tick),
                 pgjq.run_settings(coalesce(s.settings, p.settings), p.run_at)
             )
