@@ -118,44 +118,50 @@ class _Tracing:
 
     def run(self, job: Any, call_next: Callable[[Any], Any]) -> Any:
         """Surround a run of a plain function with a span."""
-        if (dropped := self._dropped(job)) is not None:
-            began, token = time.monotonic(), self._context.attach(dropped)
-            try:
+        if (dropped := self._dropped(job)) is None:
+            with self._processing(job):
                 return call_next(job)
-            finally:
-                self._context.detach(token)
-                self._measure(job.queue, began)
-        with self._processing(job):
-            return call_next(job)
+        began, token = time.monotonic(), self._context.attach(dropped)
+        try:
+            result = call_next(job)
+        except BaseException as error:
+            self._measure_error(job.queue, began, error)
+            raise
+        else:
+            self._measure(job.queue, began)
+            return result
+        finally:
+            self._context.detach(token)
 
     async def run_async(self, job: Any, call_next: Callable[[Any], Any]) -> Any:
         """Surround a run of a coroutine with a span."""
-        if (dropped := self._dropped(job)) is not None:
-            began, token = time.monotonic(), self._context.attach(dropped)
-            try:
+        if (dropped := self._dropped(job)) is None:
+            with self._processing(job):
                 return await call_next(job)
-            finally:
-                self._context.detach(token)
-                self._measure(job.queue, began)
-        with self._processing(job):
-            return await call_next(job)
+        began, token = time.monotonic(), self._context.attach(dropped)
+        try:
+            result = await call_next(job)
+        except BaseException as error:
+            self._measure_error(job.queue, began, error)
+            raise
+        else:
+            self._measure(job.queue, began)
+            return result
+        finally:
+            self._context.detach(token)
 
     def _dropped(self, job: Any) -> Any:
         """Return the sender's context if the sampler would drop the span of this run, else None."""
         headers = job.headers
-        if (
-            not headers
-            or not self._follows_parents
-            or job.attempts > 1
-            or "tracestate" in headers
-            or "baggage" in headers
-        ):
+        if not headers or not self._follows_parents or job.attempts > 1:
             return None
         traceparent, created_at = headers.get("traceparent"), job.created_at
         known = self._senders.get(traceparent)
         if known is None or known[1] != created_at:
             known = self._remember(traceparent, created_at)
-        return known[0] if known[2] > time.time() else None
+        if known[2] < time.time() or (len(headers) > 1 and ("tracestate" in headers or "baggage" in headers)):
+            return None
+        return known[0]
 
     def _remember(self, traceparent: str | None, created_at: datetime) -> tuple[Any, datetime, float]:
         """Keep the context of a sender that was not sampled and when it is too old; jobs of a batch have the same."""
@@ -177,22 +183,24 @@ class _Tracing:
         self._consumed.add(1, attributes)
         self._duration.record(time.monotonic() - began, attributes)
 
+    def _measure_error(self, queue: str, began: float, error: BaseException) -> None:
+        attributes = {**_attributes("process", queue), "error.type": type(error).__qualname__}
+        self._consumed.add(1, attributes)
+        self._duration.record(time.monotonic() - began, attributes)
+
     @contextmanager
     def _processing(self, job: Any) -> Generator[None]:
         with self._span(job) as span:
             began = time.monotonic()
-            measured = _attributes("process", job.queue)
             try:
                 yield
             except BaseException as error:
-                measured["error.type"] = type(error).__qualname__
                 self._note(span, job, error)
+                self._measure_error(job.queue, began, error)
                 raise
             else:
                 span.set_attribute("pgjq.outcome", "completed")
-            finally:
-                self._consumed.add(1, measured)
-                self._duration.record(time.monotonic() - began, measured)
+                self._measure(job.queue, began)
 
     def _span(self, job: Any) -> Any:
         sender = self._propagate.extract(job.headers)

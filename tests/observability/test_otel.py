@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
 import pgjq
@@ -217,5 +218,41 @@ def test_what_is_not_sampled_runs_as_well() -> None:
     assert recorder.exporter.get_finished_spans() == ()
     with pytest.raises(pgjq.ValidationError, match="instrumented already"):
         recorder.instrument(queue)
+    recorder.provider.shutdown()
+    recorder.meters.shutdown()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_run_whose_sender_is_not_sampled_continues_its_trace_and_is_measured(mode: str) -> None:
+    recorder = Recorder(sampler=ParentBased(ALWAYS_OFF))
+    storage = pgjq.MemoryStorage()
+    seen: list[Any] = []
+
+    def look(job: Any) -> None:
+        seen.append((job.headers["traceparent"].split("-")[1], trace.get_current_span().get_span_context()))
+        if job.id == "bad":
+            raise pgjq.Discard("no")
+
+    async def look_async(job: Any) -> None:
+        look(job)
+
+    queue: Any = pgjq.Queue("mail", storage=storage)
+    queue.execute(look if mode == "sync" else look_async)
+    recorder.instrument(queue)
+    with queue:
+        queue.enqueue_and_wait("good", 1)
+        with pytest.raises(pgjq.JobFailedError):
+            queue.enqueue_and_wait("bad", 1)
+    for sender, context in seen:
+        assert f"{context.trace_id:032x}" == sender
+        assert not context.trace_flags.sampled
+    assert recorder.exporter.get_finished_spans() == ()
+    data: Any = recorder.reader.get_metrics_data()
+    (points,) = (
+        metric.data.data_points
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == "messaging.client.consumed.messages"
+    )
+    assert {point.attributes.get("error.type"): point.value for point in points} == {None: 1, "Discard": 1}
     recorder.provider.shutdown()
     recorder.meters.shutdown()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.inspection import PostgresInspection
 
 BATCH: Final = 500  # Candidates of one step of a search.
-SEARCH_SECONDS: Final = 0.1
+SEARCH_SECONDS: Final = 0.07
 # Transactions that enqueue side by side commit numbers and times in slightly different orders.
 SLACK: Final = 1000
 SMALL: Final = 2000  # A queue of so few jobs is searched whole.
