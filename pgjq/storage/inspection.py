@@ -71,7 +71,10 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class JobSearch:
-    """What to search for; `error` is contained in an error's type, message or place, `task` and others are exact."""
+    """What to search for; `error` is contained in an error's type, message or place, `task` and others are exact.
+
+    `worker` finds the jobs that it runs or ran last, and those that stalled on it.
+    """
 
     queue: str | None = None
     state: State | None = None
