@@ -249,7 +249,7 @@ def _matches(job: FoundJob, wanted: JobSearch) -> bool:
     status = job.status
     return (
         wanted.id in (None, status.id)
-        and wanted.worker in (None, status.worker)
+        and wanted.worker in (None, status.worker, *status.stalled_on)
         and wanted.task in (None, status.task)
         and _ended_in_time(status.finished_at, wanted)
         and (wanted.error is None or wanted.error.casefold() in _error_text(job).casefold())

@@ -33,6 +33,35 @@ _MASTER: Final = click.option("--master", help="Spark master URL (default: local
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
 
 
+def _read_time(_: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
+    """Read a point in time: ISO 8601, by default in UTC, or a duration before now."""
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS and number.isdecimal():
+            return datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})
+        read = datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise ValidationError(
+            f"{option.opts[0]} must be a date such as 2026-08-01, a point in time such as 2026-08-01T12:00+02:00,"
+            f" or an age such as 30d, 12h or 8w, not {text!r}"
+        ) from error
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def _read_age(_: click.Context, option: click.Parameter, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS and number.isdecimal() and int(number):
+            return timedelta(**{_UNITS[unit]: int(number)})
+    except OverflowError:
+        pass
+    raise ValidationError(f"{option.opts[0]} must be an age such as 400d or 52w, not {text!r}")
+
+
 @click.group()
 def pipeline() -> None:
     """Turn the history of jobs into tables, advice and a report, with Spark.
@@ -49,16 +78,23 @@ def pipeline() -> None:
 @click.option("--url", envvar="PGJQ_URL", show_envvar=True, help="The database; without it, the embedded one.")
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
 @_LAKE
-@click.option("--since", help="Leave out what ended before: a date, a point in time, or an age such as 30d or 12h.")
+@click.option(
+    "--since",
+    callback=_read_time,
+    help="Leave out what ended before: a date, a point in time, or an age such as 30d or 12h.",
+)
 @click.option(
     "--restart-from",
     metavar="TIME",
+    callback=_read_time,
     help="After a failover or a restore that lost endings: read again what ended from then on, such as 12h.",
 )
 @click.option(
     "--delta", metavar="URL", help="Also keep the tables there as Delta Lake: a directory, s3://…, and so on."
 )
-@click.option("--keep", help="Remove days from the lake that ended longer ago, such as 400d; default: none.")
+@click.option(
+    "--keep", callback=_read_age, help="Remove days from the lake that ended longer ago, such as 400d; default: none."
+)
 @_MASTER
 @_JSON
 def run(
@@ -66,9 +102,9 @@ def run(
     url: str | None,
     schema: str,
     lake: str,
-    since: str | None,
-    restart_from: str | None,
-    keep: str | None,
+    since: datetime | None,
+    restart_from: datetime | None,
+    keep: timedelta | None,
     delta: str | None,
     master: str | None,
     as_json: bool,
@@ -83,15 +119,13 @@ def run(
       pgjq pipeline run --url postgresql://localhost/app --lake jobs.lake
       pgjq pipeline run --lake /mnt/jobs.lake --master spark://head:7077 --delta s3://warehouse/jobs --keep 400d
     """  # noqa: D301
-    begins, restart = read_since("--since", since), read_since("--restart-from", restart_from)
-    kept = None if keep is None else _read_age("--keep", keep)
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.lake import Lake
     Lake.check(lake)  # Before a server or Java is started.
     with database(url) as conninfo:
-        source = Source(conninfo, schema, begins, restart)
-        summary = _run(Console(stderr=True), source, lake, master, keep=kept, delta=delta)
+        source = Source(conninfo, schema, since, restart_from)
+        summary = _run(Console(stderr=True), source, lake, master, keep=keep, delta=delta)
     _print(summary, as_json=as_json)
 
 
@@ -161,33 +195,6 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
             summary = _run(console, Source(server.conninfo), str(Path(home, "lake")), master)
         _write_report(str(Path(home, "lake")), Path(out))
     _print(summary, as_json=as_json, report=str(Path(out).resolve()))
-
-
-def read_since(option: str, text: str | None) -> datetime | None:
-    """Read a point in time: ISO 8601, by default in UTC, or a duration before now."""
-    if text is None:
-        return None
-    number, unit = text[:-1], text[-1:]
-    try:
-        if unit in _UNITS and number.isdecimal():
-            return datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})
-        read = datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
-        raise ValidationError(
-            f"{option} must be a date such as 2026-08-01, a point in time such as 2026-08-01T12:00+02:00,"
-            f" or an age such as 30d, 12h or 8w, not {text!r}"
-        ) from error
-    return read if read.tzinfo else read.replace(tzinfo=UTC)
-
-
-def _read_age(option: str, text: str) -> timedelta:
-    number, unit = text[:-1], text[-1:]
-    try:
-        if unit in _UNITS and number.isdecimal() and int(number):
-            return timedelta(**{_UNITS[unit]: int(number)})
-    except OverflowError:
-        pass
-    raise ValidationError(f"{option} must be an age such as 400d or 52w, not {text!r}")
 
 
 def _run(console: Console, source: Source, lake: str, master: str | None, **options: Any) -> Summary:

@@ -85,7 +85,10 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class JobSearch:
-    """What to search for: parts of an error's type, message or place; other fields are exact."""
+    """What to search for: a part of an error's type, message or place; other fields are exact.
+
+    `worker` finds the jobs that it runs or ran last, and those that stalled on it.
+    """
 
     queue: str | None = None
     state: State | None = None

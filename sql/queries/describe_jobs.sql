@@ -6,7 +6,14 @@ where
     and (:id::text is null or d.id = :id)
     and (:key::text is null or d.singleton_key = :key)
     and (:task::text is null or d.task = :task)
-    and (:worker::text is null or d.worker = :worker)
+    and (
+        :worker::text is null
+        or d.worker = :worker
+        or (
+            d.stalled > 0
+            and exists (select from pgjq.progress as p where p.seq = d.seq and :worker = any(p.stalled_on))
+        )
+    )
     and (:created_before::timestamptz is null or d.created_at < :created_before)
     and (:created_after::timestamptz is null or d.created_at >= :created_after)
     and (:ended_before::timestamptz is null or d.finished_at < :ended_before)

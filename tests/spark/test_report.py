@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
@@ -14,10 +15,15 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from starlette.testclient import TestClient
 
 import pgjq
+from pgjq.blocking import drive
 from pgjq.cli import main
+from pgjq.lease import LeasePolicy
+from pgjq.outcome import Completed
 from pgjq.spark.pipeline.lake import Lake, Manifest
+from pgjq.spark.report.findings import anomaly_page, jobs_page
 from pgjq.spark.report.forecast import forecast
 from pgjq.spark.report.formatting import between, count, duration, share
 from pgjq.spark.report.layout import number
@@ -26,14 +32,18 @@ from pgjq.spark.report.page import write_page as write_report
 from pgjq.spark.report.report_data import SLOTS, Figures, average_hours, largest
 from pgjq.spark.report.slo import objectives, read_targets
 from pgjq.spark.report.svg import nice_ceiling
+from pgjq.web import create_app
 from pgjq.web.pages import PAGES
 from pgjq.web.query import given as given_fields
 from pgjq.web.query import search_of
+from tests.spark.finished_jobs import BOOM, end
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script>\"'&</title></svg><img src=x onerror=alert(1)>"
+HOUR = timedelta(hours=1)
+SHORT = LeasePolicy(lease=0.1, heartbeat=0.05)
 EMPTY = {"br", "img", "meta", "input", "link"}
 
 
@@ -209,6 +219,38 @@ def test_every_finding_has_a_command_that_runs_and_a_page_that_exists() -> None:
         if path == "jobs":
             assert given_fields(fields) == fields
             search_of(fields)
+
+
+@pytest.mark.parametrize("kind", ["memory", "postgres"])
+def test_the_pages_of_findings_have_their_jobs(kind: str, request: pytest.FixtureRequest) -> None:
+    name = 'it\'s "odd"'
+    storage: Any = pgjq.MemoryStorage() if kind == "memory" else request.getfixturevalue("postgres")
+    client = pgjq.Client(storage)
+    client.enqueue(name, "stalled", {"task": "resize"})
+    operations = storage.operations("sync")
+    drive(operations.claim([name], worker="media-2", limit=1, policy=SHORT))
+    while not drive(operations.reap()):
+        time.sleep(0.02)
+    while not end(storage, name, Completed(b"1")):
+        time.sleep(0.02)
+    client.enqueue(name, "failed", {"task": "resize"}, max_attempts=1)
+    end(storage, name, BOOM)
+    client.enqueue(name, "waiting", 1)
+    now = datetime.now(UTC)
+    slow = {"queue": name, "begins": now - HOUR, "ends": now + HOUR, "task": "resize", "measure": "run_p95"}
+    pages = {
+        jobs_page(queue=name, state="failed", ended_after=(now - HOUR).isoformat()): {"failed"},
+        jobs_page(queue=name, worker="media-2"): {"stalled"},
+        jobs_page(queue=name, state="queued"): {"waiting"},
+        anomaly_page(slow): {"failed", "stalled"},
+        anomaly_page(slow | {"measure": "failure_rate"}): {"failed"},
+        anomaly_page(slow | {"begins": now - 3 * HOUR, "ends": now - 2 * HOUR}): set(),
+    }
+    with TestClient(create_app(storage, auth=lambda _: "ann"), base_url="http://127.0.0.1") as browser:
+        for page, ids in pages.items():
+            answer = browser.get(f"/{page}")
+            assert answer.status_code == 200
+            assert {one for one in ("failed", "stalled", "waiting") if f">{one}</a>" in answer.text} == ids, page
 
 
 def parse(words: list[str]) -> None:
