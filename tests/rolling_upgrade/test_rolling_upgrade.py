@@ -168,5 +168,23 @@ def test_new_code_on_the_old_schema_says_what_to_run(database: str, next_release
     assert "SchemaError: the database's schema has version 1, this code needs 2: run" in errors
 
 
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [(0, "version 0, this code needs 1: run"), (3, "this code knows 1 and works on 2: upgrade pgjq")],
+)
+@pytest.mark.parametrize("role", ["worker", "producer"])
+def test_a_process_ends_at_its_start_on_a_schema_that_does_not_fit(
+    own_database: str, version: int, message: str, role: str
+) -> None:
+    define = "create or replace function pgjq.schema_version() returns integer language sql return "
+    with psycopg.connect(own_database, autocommit=True) as connection:
+        connection.execute((define + str(version)).encode())
+    process = spawn(ROOT, str(HERE / "process.py"), role, "unfit", own_database)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "SchemaError" in errors
+    assert message in errors
+
+
 def test_this_code_supports_its_own_schema_and_the_next() -> None:
     assert [version for version in range(9) if schema_version.is_supported(version)] == [1, 2]
