@@ -15,6 +15,7 @@ SOAK_ARGS ?=
 FUZZ_ARGS ?=
 MUTATE_ARGS ?=
 PEERS_ARGS ?=
+GROWTH_ARGS ?=
 
 BIN := .venv/bin
 # What `make quick` runs: no server for the first line, PostgreSQL or Redis for the second.
@@ -30,7 +31,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage simulate compare chaos soak fuzz mutate check format docs picture bench bench-peers build release-check clean
+.PHONY: help demo test quick coverage simulate compare chaos soak fuzz mutate check format docs picture bench bench-peers bench-growth build release-check clean
 # A recipe that fails must not leave a stamp that says it succeeded.
 .DELETE_ON_ERROR:
 
@@ -105,6 +106,9 @@ bench: .venv/.bench  ## Measure, as ratios within one run
 
 bench-peers: .venv/.bench  ## Measure pgjq beside other job queues, by turns; PEERS_ARGS='--quick' shows that it works
 	@$(BIN)/python -m benchmarks.peers $(PEERS_ARGS)
+
+bench-growth: .venv/.bench  ## Draw how throughput and claim time change with sizes; GROWTH_ARGS='--waiting 10000000' for more
+	@$(BIN)/python -m benchmarks.curves $(GROWTH_ARGS)
 
 build: .venv/.dev  ## Build the wheel and the source archive into dist/
 	@rm -rf dist

@@ -16,7 +16,12 @@ PROMISES = [
     if line.startswith("| ") and "::test_" in line
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RATE = re.compile(r"\d[\d,.]* (?:jobs/s|jobs a second)|\btimes as fast\b|\bp(?:50|99) \d|\d µs\b")
+RATE = re.compile(
+    r"\d[\d,.]* (?:jobs/s|jobs a second)|\btimes as fast\b|\bp(?:50|99) \d|\d µs\b"
+    r"|\d times (?:fast|slow|cheap)er|(?:quarter|half|%) (?:fast|slow)er"
+)
+# Words that no command can show.
+PRAISE = re.compile(r"\b(fastest|blazing|lightning|unmatched|world[- ]class|best[- ]in[- ]class)\b", re.IGNORECASE)
 COMMAND = re.compile(r"\bmake [a-z]|python -m (?:benchmarks|tests)|(?:performance|file-storage)\.md")
 
 
@@ -38,3 +43,8 @@ def test_a_section_with_a_measured_speed_names_the_command_behind_it(page: Path)
     sections = re.split(level, page.read_text(), flags=re.MULTILINE)
     without = [section.splitlines()[0] for section in sections if RATE.search(section) and not COMMAND.search(section)]
     assert without == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_praises(page: Path) -> None:
+    assert PRAISE.findall(page.read_text()) == []

@@ -168,5 +168,40 @@ def test_new_code_on_the_old_schema_says_what_to_run(database: str, next_release
     assert "SchemaError: the database's schema has version 1, this code needs 2: run" in errors
 
 
+UNFIT = [(0, "version 0, this code needs 1: run"), (3, "this code knows 1 and works on 2: upgrade pgjq")]
+
+
+def pretend(conninfo: str, version: int) -> None:
+    define = "create or replace function pgjq.schema_version() returns integer language sql return "
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute((define + str(version)).encode())
+
+
+@pytest.mark.parametrize(("version", "message"), UNFIT)
+def test_a_producer_on_a_schema_that_does_not_fit_is_told_why(own_database: str, version: int, message: str) -> None:
+    pretend(own_database, version)
+    process = spawn(ROOT, str(HERE / "process.py"), "producer", "unfit", own_database)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "SchemaError" in errors
+    assert message in errors
+
+
+@pytest.mark.parametrize(("version", "message"), UNFIT)
+def test_a_worker_on_a_schema_that_does_not_fit_says_why_and_works_when_it_fits(
+    own_database: str, version: int, message: str
+) -> None:
+    pretend(own_database, version)
+    with fleet_on(own_database) as fleet:
+        fleet.start(ROOT, "worker", "unfit")
+        errors = fleet.processes["unfit"].stderr
+        assert errors is not None
+        assert message in errors.readline()
+        pretend(own_database, 1)
+        with pgjq.Client(pgjq.PostgresStorage(own_database)) as client:
+            client.enqueue("upgraded", "one", 1)
+        fleet.wait_for("select from effect where id = 'one'")
+
+
 def test_this_code_supports_its_own_schema_and_the_next() -> None:
     assert [version for version in range(9) if schema_version.is_supported(version)] == [1, 2]

@@ -58,7 +58,7 @@ class FileStorage:
         transactions=False,
         leader_election=True,
         definitions=True,
-        notice="within a millisecond; where there are no named pipes, 20 ms",
+        notice="at once; where there are no named pipes, every 20 ms",
         clock="the machine's, or `clock=`",
         url="`file:///directory`",
     )
