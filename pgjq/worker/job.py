@@ -199,7 +199,7 @@ class AsyncJob(_Held[Payload_co]):
         await self._keep(value)
 
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction, as `Job.transaction` does, for `async with`."""
+        """Open a transaction, as `Job.transaction` does, for `async with`; the factory may return an awaitable."""
         return self._transact(session_factory)
 
 

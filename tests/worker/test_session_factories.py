@@ -180,6 +180,40 @@ def test_an_async_psycopg_connection_in_autocommit_mode_gets_a_transaction(
     assert (status.error.type, count_effects()) == ("KeyError", 0)
 
 
+AWAITABLE = ("psycopg", "psycopg, autocommit", "asyncpg", "SQLAlchemy, psycopg", "SQLAlchemy, asyncpg")
+
+
+def awaitable_factory(database: str, kind: str) -> Callable[[], Any]:
+    """Return a factory whose result has to be awaited."""
+    given = conninfo_to_dict(database)
+
+    async def connect() -> Any:
+        if kind.endswith("asyncpg"):
+            return await asyncpg.connect(host=given["host"], user=given["user"], database=given["dbname"], ssl=False)
+        return await psycopg.AsyncConnection.connect(database, autocommit=kind.endswith("autocommit"))
+
+    if not kind.startswith("SQLAlchemy"):
+        return connect
+    driver = kind.rpartition(" ")[2]
+    return create_async_engine(f"postgresql+{driver}://", async_creator=connect, poolclass=NullPool).connect
+
+
+@pytest.mark.parametrize("error", [None, KeyError("boom")])
+@pytest.mark.parametrize("kind", AWAITABLE)
+def test_a_coroutine_may_give_a_factory_whose_connection_is_awaited(
+    database: str, postgres: PostgresStorage, count_effects: Callable[[], int], kind: str, error: Exception | None
+) -> None:
+    async def handler(job: AsyncJob) -> None:
+        async with job.transaction(awaitable_factory(database, kind)) as connection:
+            await connection.execute(text(WRITE) if kind.startswith("SQLAlchemy") else WRITE)
+            if error is not None:
+                raise error
+
+    status = run(postgres, handler)
+    assert (status.state, count_effects()) == (("completed", 1) if error is None else ("failed", 0))
+    assert status.error is None or status.error.type == "KeyError"
+
+
 @pytest.mark.parametrize("kind", ["connection", "session", "async session"])
 def test_sqlalchemy_in_autocommit_mode_is_refused_before_the_handler_writes(
     database: str, postgres: PostgresStorage, count_effects: Callable[[], int], kind: str

@@ -44,7 +44,7 @@ INSIDE = "job.transaction() needs a connection that is not inside a transaction 
 @asynccontextmanager
 async def caller_transaction(factory: Callable[[], Any], mode: Mode, queries: Queries) -> AsyncGenerator[Session]:
     """Open a transaction on a connection of the factory; commit at the end, roll back on error."""
-    made = factory()
+    made = await _made(factory, mode)
     session = wrap_caller_connection(_django_connection(made.using) if _is_atomic(made) else made, mode, queries)
     if is_django(session.connection):
         transaction = _django(session.connection)
@@ -56,6 +56,14 @@ async def caller_transaction(factory: Callable[[], Any], mode: Mode, queries: Qu
         transaction = _sqlalchemy(session)
     async with transaction:
         yield session
+
+
+async def _made(factory: Callable[[], Any], mode: Mode) -> Any:
+    """Return what the factory makes; in async mode it may be an awaitable, as `psycopg.AsyncConnection.connect(…)`."""
+    made = factory()
+    # SQLAlchemy's connections are awaitable, too, until they have been opened.
+    is_unopened = mode == "async" and isawaitable(made) and getattr(made, "sync_connection", None) is None
+    return await made if is_unopened else made
 
 
 @asynccontextmanager
