@@ -86,6 +86,9 @@ class Run:
 
     began: float | None  # When its handler was called.
     took: float | None  # Seconds that the handler took.
+    gate: Gate | None  # For events that wait until the end of this run is published.
+    held: list[Callable[[], None]] | None  # Events of this run that wait for earlier ones.
+    behind: Gate | None  # Of the previous run, if its end was not published at the claim.
 
     def __init__(
         self,
@@ -112,9 +115,7 @@ class Run:
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.start_by = sent + START_WITHIN
-        self.gate: Gate | None = None  # For events that wait until the end of this run is published.
-        self.held: list[Callable[[], None]] | None = None  # Events of this run that wait for earlier ones.
-        self.behind: Gate | None = None  # Of the previous run, if its end was not published at the claim.
+        self.gate = self.held = self.behind = None
         self.waits: Sequence[Gate] = ()  # All gates that this run's events wait for.
         self.trusted_until: float | None = None
         self.skipped = False  # The last heartbeat did not renew the lease: another transaction had locked the row.
