@@ -26,6 +26,7 @@ from benchmarks import (
     round_trip,
     schedules,
     single_enqueue,
+    spark_cluster,
     spark_pipeline,
     spark_read,
     spark_write,
@@ -74,6 +75,7 @@ TOPICS: dict[str, Callable[[EmbeddedServer, Scale], list[Finding]]] = {
     "spark_read": spark_read.measure,
     "spark_write": spark_write.measure,
     "spark_pipeline": spark_pipeline.measure,
+    "spark_cluster": spark_cluster.measure,
 }
 
 

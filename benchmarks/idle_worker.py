@@ -1,6 +1,6 @@
 """What a worker costs by being there: its connections, its statements and its processor time while nothing is to do.
 
-Connections are those of the worker's database; nobody else is connected to it. Statements are counted by the server, as
+Connections are those of the worker's database; nothing else is connected. Statements are counted by the server, as
 transactions of that database: each statement of an idle worker commits by itself. Processor time is that of all threads
 of the worker's process, from the kernel. The worker leads the maintenance, so it does more than the others of a fleet.
 After a quiet minute it polls less often; that minute is not counted.

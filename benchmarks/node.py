@@ -66,6 +66,13 @@ def _install(package: str, directory: Path) -> str | None:
     return None if done.returncode == 0 else f"npm could not install it: {done.stderr.strip()}"
 
 
+def node_binary() -> str:
+    """Return the program Node; only where a package was installed."""
+    binary = _binary(0)
+    assert binary is not None
+    return binary
+
+
 def _binary(oldest: int) -> str | None:
     """Find a Node that is new enough: on the PATH, or in the wheel that the type checker brings along."""
     for candidate in (shutil.which("node"), _from_wheel()):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pgjq.embedded import EmbeddedServer
 
-WHOLE_SECONDS = 180.0
+WHOLE_SECONDS = 60.0
 CLAIM = 1_000
 MASTER = "local[2]"
 

@@ -4,10 +4,10 @@ A commit that notifies takes a lock of the whole server, so telling sleeping wor
 their speed. In one of two databases `pgjq.wake` does nothing; else the two are alike, and the same eight processes
 write into them by turns, one job a commit. Three situations:
 
-* nobody works: no worker is there to be told;
+* no worker: nothing is notified;
 * a worker sleeps and works: it waits for work, claims up to 200 jobs, completes them, and waits again, in both
   databases; without wake-ups it finds work by looking, as it would behind a transaction pooler;
-* somebody always sleeps: a session says that it sleeps and cannot be woken, so that every commit notifies. No worker
+* a sleeper always: a session says that it sleeps and cannot be woken, so that every commit notifies. No worker
   does that; the figure has no target, and shows what is at stake.
 """
 
@@ -36,7 +36,7 @@ def measure(server: EmbeddedServer, scale: Scale) -> list[Finding]:
         run_statement(conninfos[1], "no_wake")
         in_flight = stack.enter_context(crew(conninfos, WRITERS))
         return [
-            _compared(in_flight, conninfos, scale, "nobody works"),
+            _compared(in_flight, conninfos, scale, "no worker"),
             _compared(in_flight, conninfos, scale, "a worker sleeps and works", with_worker=True),
             _with_sleepers(in_flight, conninfos, scale),
         ]
@@ -46,7 +46,7 @@ def _with_sleepers(in_flight: Crew, conninfos: Sequence[str], scale: Scale) -> F
     with ExitStack() as stack:
         for conninfo in conninfos:
             stack.enter_context(connect(conninfo)).execute(statement("fall_asleep"))
-        return _compared(in_flight, conninfos, scale, "somebody always sleeps", target=None)
+        return _compared(in_flight, conninfos, scale, "a sleeper always", target=None)
 
 
 def _compared(

@@ -78,7 +78,7 @@ def place_order(article: str, email: str, session: Transaction) -> dict[str, int
     # transaction.
     send_receipt.using(connection=session).enqueue(order.id)
     if article == "sand":
-        raise HTTPException(422, "nobody sells sand")  # Closing the session rolls back the order and the job.
+        raise HTTPException(422, "sand is not in stock")  # Closing the session rolls back the order and the job.
     session.commit()  # Commits both, before the response: if the commit fails, the request must fail.
     return {"order": order.id}
 

@@ -11,7 +11,7 @@ from pgjq.queue_base import QueueBase
 from pgjq.tasks.decorator import callers_names
 from pgjq.tasks.task import AsyncTask
 from pgjq.type_variables import Payload, Result
-from pgjq.worker.engine_runner import check_grace
+from pgjq.worker.engine_runner import BLOCKED_SECONDS, check_grace
 from pgjq.worker.shutdown import AsyncStopRequest
 
 if TYPE_CHECKING:
@@ -160,10 +160,13 @@ class AsyncQueue(QueueBase[Payload, Result]):
         self.check_runs()
         asked = AsyncStopRequest()
         await self.start()
-        try:
-            await asked.wait()
-        finally:
-            await self.stop()
+        service = self._service
+        assert service is not None  # noqa: S101  (`start` has set it)
+        with asked.guarded(service.is_blocked, service.grace(None) + BLOCKED_SECONDS, service.release_all):
+            try:
+                await asked.wait()
+            finally:
+                await self.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()

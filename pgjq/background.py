@@ -28,7 +28,7 @@ _running: set[Activity] = set()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of one background thread or task. `last_activity` and `due` are `time.monotonic()` values.
+    """The state of one background thread or task; times are `time.monotonic()` values.
 
     One that is not active again by `due` hangs.
     """

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pgjq.administration import AsyncAdministration
 from pgjq.blocking import Mode, blocking
+from pgjq.client_administration import AsyncAdministration
 from pgjq.client_events import AsyncEvents, BlockingEvents, Events
 from pgjq.client_reads import AsyncReads, Reads
+from pgjq.client_schedules import AsyncScheduling, Scheduling
 from pgjq.definition import check_dead_letter
 from pgjq.errors import JobNotFoundError, PolicyError, UnsupportedError, ValidationError
 from pgjq.ids import make_ids
@@ -27,7 +28,6 @@ from pgjq.options import (
     check_seconds,
 )
 from pgjq.request_response import JobReference, ResultRequest, join_result, request_result
-from pgjq.scheduling import AsyncScheduling, Scheduling
 from pgjq.serde import JsonSerde, Serde, serialize_payload
 from pgjq.tasks.call import Call
 

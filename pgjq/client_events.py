@@ -34,7 +34,7 @@ class AsyncEvents(Events):
     """Events of the async client."""
 
     def subscribe(self, queue: str | None = None) -> AsyncEventStream:
-        """Iterate over the events of one queue, or all: `async for event in client.subscribe("mail")`.
+        """Iterate over events of a queue, or all: `async for event in client.subscribe("mail")`.
 
         Inside `async with client.subscribe() as events:` the stream gets every event from the start of the block.
         """

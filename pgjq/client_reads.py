@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pgjq.administration import FIND_LIMIT, Administration, job_filter
+from pgjq.client_administration import FIND_LIMIT, Administration, job_filter
 from pgjq.job import JobStatus
 from pgjq.options import check_id, check_int, check_queue
 

@@ -205,7 +205,7 @@ def _of_typeddict(kind: Any, data: Any, at: str) -> Any:
 
 @functools.cache
 def _required_keys(kind: Any) -> frozenset[str]:
-    """Return the keys that a TypedDict must have; Python does not find NotRequired in annotations that are text."""
+    """Return the required keys of a TypedDict, also where annotations are text."""
     marks = {name: get_origin(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
     required = {name for name, mark in marks.items() if mark is Required}
     return frozenset(required | {name for name in kind.__required_keys__ if marks[name] is not NotRequired})

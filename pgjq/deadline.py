@@ -5,6 +5,8 @@ its calls. A storage reads the deadline when it starts to wait for a server. The
 started inside inherit it, threads set their own.
 
 Every wait checks its deadline again after `LOOK_SECONDS`, because a deadline can be shortened meanwhile.
+
+A deadline ends a wait, not the work of the server. `limit_statements` makes a server end each statement itself.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ class Deadline:
 
 UNLIMITED = Deadline()
 _current: ContextVar[Deadline] = ContextVar("pgjq deadline", default=UNLIMITED)
+_statement_limit: ContextVar[float | None] = ContextVar("pgjq statement limit", default=None)
 
 
 def current_deadline() -> Deadline:
@@ -64,6 +67,21 @@ def bounded(deadline: Deadline) -> Generator[Deadline]:
         yield deadline
     finally:
         _current.reset(token)
+
+
+def current_statement_limit() -> float | None:
+    """Return the seconds that a server may work on one statement of this task or thread; None for no limit."""
+    return _statement_limit.get()
+
+
+@contextmanager
+def limit_statements(seconds: float) -> Generator[None]:
+    """Let the server end each statement of a block after some seconds; PostgreSQL does, as its `statement_timeout`."""
+    token = _statement_limit.set(seconds)
+    try:
+        yield
+    finally:
+        _statement_limit.reset(token)
 
 
 async def wait_in_time(waiting: Awaitable[R], slack: float = 0.0) -> R:
@@ -104,11 +122,16 @@ def call_in_time(call: Callable[[], R], *, discard: Callable[[R], object] = lamb
 
 
 def start_call(call: Callable[[], R], *, discard: Callable[[R], object] = lambda _: None) -> Future[R]:
-    """Start a blocking call on a daemon thread; if its future is cancelled, `discard` gets the late result."""
+    """Start a blocking call on a daemon thread; `discard` gets the result if it comes too late."""
     answer: Future[R] = Future()
     args = copy_context().run, call, answer, discard
     threading.Thread(target=_answer, args=args, name="pgjq call", daemon=True).start()
     return answer
+
+
+async def run_on_thread(call: Callable[[], R]) -> R:
+    """Make a blocking call on its own thread: handlers may occupy every thread that `asyncio.to_thread` has."""
+    return await asyncio.wrap_future(start_call(call))
 
 
 def _answer(
@@ -139,7 +162,7 @@ def acquire_in_time(lock: Any, patience: float = inf) -> bool:
 
 @contextmanager
 def holding(lock: Any, busy: str) -> Generator[None]:
-    """Hold a `threading` lock for a block; raise StorageUnavailableError with this message at the deadline."""
+    """Hold a `threading` lock for a block; raise StorageUnavailableError at the deadline."""
     if not acquire_in_time(lock):
         raise StorageUnavailableError(busy)
     try:

@@ -1,4 +1,4 @@
-"""The options of jobs and queues, each declared once: name, type, kind with bounds, default, help text.
+"""The options of jobs and queues, each declared once.
 
 Three typed dictionaries say where an option applies: `EnqueueOptions` for one job, `QueueChanges` for `update_queue`,
 `QueueOptions` for `create_queue`. They share the options of `SharedOptions`, which a job may set for itself and a

@@ -35,7 +35,7 @@ _FIXED: Final = tuple(name for name in QUEUE_OPTIONS if name not in QUEUE_CHANGE
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Arguments of `create_queue`. `options` holds those that were set, by their `DEFAULTS` names."""
+    """Arguments of `create_queue`; `options` holds those that were set, by their names."""
 
     policy: PolicyName = "standard"
     partition: bool = False
@@ -55,7 +55,7 @@ def check_changes(name: str, changes: QueueChanges) -> dict[str, Any]:
     """Check the changes of `update_queue`; None unsets an option."""
     for fixed in _FIXED:
         if fixed in changes:
-            raise ValidationError(f"{fixed} cannot be changed; make another queue with it, and let this one run dry")
+            raise ValidationError(f"{fixed} cannot be changed; create another queue with it, and drain this one")
     _check_known(changes, QUEUE_CHANGES)
     return {option: _check(name, option, value) for option, value in changes.items()}
 
@@ -91,7 +91,7 @@ def _retried_with_backoff(settings: Settings) -> Settings:
 
 
 def inherit(settings: Settings, inherited: Mapping[str, Any]) -> Settings:
-    """Fill in options that a queue's definition sets and a job does not, and then the defaults of a task's job.
+    """Fill in the options that a job does not set: from its queue, then the defaults.
 
     Jobs of a task share one object of settings, and here they get one object again. Results are found by that identity:
     a hash of all fields takes longer than the rest of an enqueue on a MemoryStorage.

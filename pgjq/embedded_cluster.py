@@ -1,4 +1,4 @@
-"""The data directory of an embedded PostgreSQL, and the programs that initialise, start and stop its server.
+"""The data directory of an embedded PostgreSQL, and the programs that run its server.
 
 * ``data`` appears by a rename once ``initdb`` is done, so an interrupted first start leaves no partial cluster.
 * pgjq asks the server whether it runs. A process id in a file may belong to another process by now.

@@ -89,7 +89,7 @@ class EventStream(_EventStream):
 
 
 class AsyncEventStream(_EventStream):
-    """An async iterator of events. Iteration opens it; `async with` and `await` return once open."""
+    """An async iterator of events; iteration opens it, and so do `async with` and `await`."""
 
     def __init__(self, opening: Coroutine[Any, Any, Subscription]) -> None:
         super().__init__()
@@ -160,17 +160,17 @@ class EventCallbacks:
             for event in feed:
                 self._deliver(event)
         except PgjqError as error:
-            self.bus.error(error, "listening to events ended")
+            self.bus.error(error, "event listener stopped")
 
     async def _listen_async(self, feed: AsyncEventStream) -> None:
         try:
             async for event in feed:
                 self._deliver(event)
         except PgjqError as error:
-            self.bus.error(error, "listening to events ended")
+            self.bus.error(error, "event listener stopped")
 
     def _deliver(self, event: Event) -> None:
         self.bus.publish(event)
         if (dropped := self._feed.dropped) > self._dropped:
             lost, self._dropped = dropped - self._dropped, dropped
-            self.bus.error(PgjqError(f"{lost} events were dropped: callbacks are slower than events"), "listening")
+            self.bus.error(PgjqError(f"{lost} events dropped: the callbacks are slower than the events"), "listening")

@@ -1,4 +1,4 @@
-"""Inspection of storages through their operations: Memory, File, Redis, and storages of other projects.
+"""Inspection of any storage through its operations: Memory, File, Redis and others.
 
 It looks at the first `MOST` jobs of a storage. The record of actions is in this process's memory, and holds the last
 `KEPT` of them; each is also a line of the log.

@@ -1,4 +1,4 @@
-"""Read storages without metrics of their own through their operations: Memory, File, Redis, and others."""
+"""Metrics of any storage through its operations: Memory, File, Redis and others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reader_of(storage: Storage) -> MetricsReader:
 
 
 class OperationsReader:
-    """See `MetricsReader`. These storages forget ended jobs, so that their totals are what they remember."""
+    """See `MetricsReader`. Totals count the jobs that the storage still has."""
 
     def __init__(self, storage: Storage) -> None:
         self._ops = storage.operations("sync")
@@ -65,7 +65,7 @@ class OperationsReader:
     async def _count(
         self, stats: QueueStats, state: State, finished: Counter[tuple[str, str, str]], stalled: Counter[str]
     ) -> None:
-        """Count the jobs of a state by task, and how often they stalled; too many of them only in sum."""
+        """Count a state's jobs by task, and their stalls; where there are too many, only the sum."""
         count: int = getattr(stats, state)
         if count > MOST:
             if state in ENDED:
@@ -80,7 +80,7 @@ class OperationsReader:
 
 
 def slots(stats: QueueStats, mean: float, target: float) -> int:
-    """Return ready jobs times their mean run time divided by the target; at least 1 if any is ready or running."""
+    """Return ready jobs * mean run time / target; at least 1 if any is ready or running."""
     if not stats.ready and not stats.processing:
         return 0
     return max(1, ceil(stats.ready * mean / target))

@@ -234,7 +234,7 @@ def task_name(payload: Any) -> str | None:
 
 
 def is_task_name(name: str) -> bool:
-    """Return whether every storage can store the name of a task: short, and without control characters."""
+    """Return whether every storage can store a task's name: short, no control characters."""
     return 0 < len(name) <= TASK_LENGTH and (name.isprintable() or _CONTROL.search(name) is None)
 
 
@@ -248,5 +248,5 @@ def content_id(payload: Any) -> str:
             payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=plain
         ).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"this payload has no canonical JSON to be named after: {error}") from error
+        raise ValidationError(f"this payload has no canonical JSON for an id: {error}") from error
     return hashlib.sha256(text).hexdigest()[:16]

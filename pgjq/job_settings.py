@@ -61,7 +61,7 @@ def _resolve(given: dict[str, Any], defaults: Settings) -> dict[str, Any]:
 
 
 def _max_attempts(given: dict[str, Any]) -> int:
-    """Return the attempts that `retry_limit` means, which goes; `max_attempts` must agree with it."""
+    """Remove `retry_limit`; return the attempts that it means, with which `max_attempts` agrees."""
     limit = given.pop("retry_limit")
     attempts = given.get("max_attempts", limit + 1)
     if attempts != limit + 1:
@@ -87,7 +87,7 @@ def without_connection(options: EnqueueOptions) -> EnqueueOptions:
     given = cast("dict[str, Any]", options)
     if given.get("connection") is not None:
         raise ValidationError(
-            "connection= and waiting exclude each other: the job is not there before that connection commits;"
+            "connection= and waiting exclude each other: the job does not exist before that connection commits;"
             " enqueue, commit, and then enqueue_and_wait with the same id"
         )
     return cast("EnqueueOptions", {name: value for name, value in given.items() if name != "connection"})

@@ -1,4 +1,4 @@
-"""Read and write JSON with the standard library, without avoidable overhead for small values.
+"""Read and write JSON with the standard library, quickly for small values.
 
 `json.dumps` makes an encoder for every value and `json.loads` looks for blanks around every text. For small values, of
 which a queue has millions, that is more than half of the time. Here encoder and decoder are made once; rare values go

@@ -35,14 +35,14 @@ class JobContextFilter(logging.Filter):
 
 
 def add_job_context(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the fields of the running job to an event of structlog; outside of a run it adds nothing."""
+    """Add the fields of the running job to a structlog event; outside of a run add nothing."""
     for field, value in job_context().items():
         event.setdefault(field, value)
     return event
 
 
 def job_context() -> dict[str, Any]:
-    """Return the fields of the running job; `task` only if it has one, and nothing outside of a run."""
+    """Return the fields of the running job, `task` only if it has one; nothing outside of a run."""
     job = running_job()
     if job is None:
         return {}

@@ -86,7 +86,7 @@ def statements(schema: str = "pgjq", revision: str = "head", *, roles: bool = Fa
 
 
 def upgrade_statements(schema: str, start: str | None, revision: str) -> str:
-    """Return the SQL that upgrades from one revision (None: no schema) to another; nothing if it is there already."""
+    """Return the SQL that upgrades from one revision to another; None is an empty schema."""
     config = _config(check_schema_name(schema))
 
     from alembic.script import ScriptDirectory
@@ -99,7 +99,7 @@ def upgrade_statements(schema: str, start: str | None, revision: str) -> str:
 
 
 def downgrade_statements(schema: str, start: str, revision: str) -> str:
-    """Return the SQL that takes a schema back from one revision to another; `base` deletes every job as well."""
+    """Return the SQL that downgrades from one revision to another; `base` deletes every job."""
     config = _config(check_schema_name(schema))
 
     from alembic import command
@@ -111,7 +111,7 @@ def downgrade_statements(schema: str, start: str, revision: str) -> str:
 
 
 def run_sql(path: str) -> None:
-    """Run a file below `sql/` inside a revision, in the schema of this migration, and comment on what it defines."""
+    """Run a file of `sql/` inside a revision, in its schema, and comment on what it defines."""
     from alembic import op
 
     text = read(path)

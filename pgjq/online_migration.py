@@ -1,5 +1,6 @@
-"""Run revisions while workers work: one migration at a time, short waits for locks, indexes built beside writers.
+"""Run revisions while workers work: one at a time, with short waits for locks.
 
+Indexes are built beside writers.
 * Each revision is a transaction. A second connection holds an advisory lock for the whole migration, in a transaction
   of its own: a lock of a session would outlive its client behind a pooler. It has no snapshot while it waits, so the
   building of an index does not wait for it. Other migrations try again and again instead of waiting inside a statement,
@@ -51,7 +52,7 @@ def only_one_migrates(connection: Connection, schema: str) -> Generator[None]:
 
 
 def limit_lock_waits(connection: Connection) -> None:
-    """Begin each transaction of a connection with a short limit on waiting for locks, and a safe search path."""
+    """Give each transaction of a connection a short lock timeout and a safe search path."""
     from sqlalchemy import event
 
     def begin(connection: Connection) -> None:
@@ -63,7 +64,7 @@ def limit_lock_waits(connection: Connection) -> None:
 
 
 def retry_locks(run: Callable[[], None], undo: Callable[[], None], *, repeatable: bool = True) -> None:
-    """Run statements; if they do not get their locks, undo them and run them again after a pause."""
+    """Run statements; without their locks, undo them and run them again after a pause."""
     from sqlalchemy.exc import OperationalError
 
     deadline = time.monotonic() + PATIENCE

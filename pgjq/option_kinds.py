@@ -1,4 +1,4 @@
-"""Kinds of option values: each checks a value, and describes its bounds for help texts and the docs.
+"""Kinds of option values: each checks a value, and describes its bounds for help and docs.
 
 The command line, the Spark columns and the docs choose by kind how they read, store and print an option.
 """

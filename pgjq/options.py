@@ -121,7 +121,7 @@ def check_id(job_id: Any) -> str:
     if not isinstance(job_id, str):
         raise ValidationError(f"a job's id must be a str, not {type(job_id).__name__}")
     if not job_id:
-        raise ValidationError("a job's id must not be empty; pass None to have one made")
+        raise ValidationError("a job's id must not be empty; pass None for a generated id")
     if len(job_id) > ID_LENGTH:
         raise ValidationError(f"a job's id must not be longer than {ID_LENGTH} characters; this one has {len(job_id)}")
     if "\0" in job_id:
@@ -172,7 +172,7 @@ def check_datetime(name: str, value: Any) -> datetime:
         raise ValidationError(f"{name} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise ValidationError(
-            f"{name} must say its time zone: this datetime is naive (datetime.now(timezone.utc) is aware)"
+            f"{name} must have a time zone: this datetime is naive (datetime.now(timezone.utc) is aware)"
         )
     try:
         return min(max(value.astimezone(UTC), EARLIEST), LATEST)
@@ -206,7 +206,7 @@ def check_task(name: Any) -> str:
 
 
 def check_headers(headers: Any) -> Headers | None:
-    """Return a copy of a job's headers, or None for an empty mapping; they map text to text, and are bounded."""
+    """Return a copy of a job's headers: bounded, text to text; None for an empty mapping."""
     try:
         copied: dict[Any, Any] = dict(headers)
     except (TypeError, ValueError) as error:

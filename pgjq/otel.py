@@ -21,7 +21,6 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.client import AsyncClient, Client
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["instrument"]
 
 REMEMBERED: Final = 10_000  # Attempts whose span the next attempt can link to.
+SENDERS: Final = 1000  # Senders whose context is kept, for the other jobs of their batches.
 SYSTEM: Final = "pgjq"
 UNSAMPLED: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][02468ace]$")
 
@@ -55,7 +55,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Trace and measure what queues, clients and workers send and process; call it before they start.
+    """Trace and measure queues, clients and workers; call it before they start.
 
     The providers are the global ones by default. A worker's queues are all instrumented.
     """
@@ -95,7 +95,7 @@ class _Tracing:
         self._tracer = tracer
         self._parent_within = parent_within
         self._measured: dict[str, dict[str, Any]] = {}
-        self._unsampled = lru_cache(maxsize=1024)(self._unsampled_sender)  # Jobs of a batch have the same sender.
+        self._senders: dict[str | None, tuple[Any, datetime, float]] = {}
         self._attempts: OrderedDict[tuple[str, str], SpanContext] = OrderedDict()
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs enqueued.")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts.")
@@ -142,22 +142,38 @@ class _Tracing:
 
     def _dropped(self, job: Any) -> Any:
         """Return the sender's context if the sampler would drop the span of this run, else None."""
-        if not self._follows_parents or job.attempts > 1 or "tracestate" in job.headers or "baggage" in job.headers:
+        headers = job.headers
+        if (
+            not headers
+            or not self._follows_parents
+            or job.attempts > 1
+            or "tracestate" in headers
+            or "baggage" in headers
+        ):
             return None
-        sender = self._unsampled(job.headers.get("traceparent", ""))
-        is_late = sender is not None and time.time() - job.created_at.timestamp() > self._parent_within
-        return None if is_late else sender
+        traceparent, created_at = headers.get("traceparent"), job.created_at
+        known = self._senders.get(traceparent)
+        if known is None or known[1] != created_at:
+            known = self._remember(traceparent, created_at)
+        return known[0] if known[2] > time.time() else None
 
-    def _unsampled_sender(self, traceparent: str) -> Any:
-        """Return the context of a sender that was not sampled; None if it was, or if there is none."""
-        sent = UNSAMPLED.match(traceparent)
-        if sent is None:
-            return None
-        sender = self._trace.SpanContext(int(sent[1], 16), int(sent[2], 16), is_remote=True)
-        return self._trace.set_span_in_context(self._trace.NonRecordingSpan(sender))
+    def _remember(self, traceparent: str | None, created_at: datetime) -> tuple[Any, datetime, float]:
+        """Keep the context of a sender that was not sampled and when it is too old; jobs of a batch have the same."""
+        sent = UNSAMPLED.match(traceparent or "")
+        sender, until = None, 0.0
+        if sent is not None:
+            context = self._trace.SpanContext(int(sent[1], 16), int(sent[2], 16), is_remote=True)
+            sender = self._trace.set_span_in_context(self._trace.NonRecordingSpan(context))
+            until = created_at.timestamp() + self._parent_within
+        if len(self._senders) >= SENDERS:
+            self._senders.clear()
+        self._senders[traceparent] = known = sender, created_at, until
+        return known
 
     def _measure(self, queue: str, began: float) -> None:
-        attributes = self._measured.setdefault(queue, _attributes("process", queue))
+        attributes = self._measured.get(queue)
+        if attributes is None:
+            attributes = self._measured[queue] = _attributes("process", queue)
         self._consumed.add(1, attributes)
         self._duration.record(time.monotonic() - began, attributes)
 

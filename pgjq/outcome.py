@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from pgjq.job import JobError
 from pgjq.options import check_seconds
@@ -94,22 +94,37 @@ class Discard(Exception):
         super().__init__(reason)
 
 
-def may_have_led_to(outcome: Outcome, state: State, *, same_error: bool) -> bool:
-    """Return whether a job may be in a state because its last run was settled with this outcome.
+class EndedRun(NamedTuple):
+    """How a run ended, as a storage finds it by its lease.
 
-    A reaper may have ended the run instead: then the job has the reaper's error, unless it was cancelled.
+    `recorded` is None if it completed; `state` is the job's now, None if it was claimed again; `same_error`: the run
+    has the error that the caller names.
     """
-    match state:
-        case "completed":
-            return isinstance(outcome, Completed)
-        case "cancelled":
-            return True
-        case "failed":
-            return same_error
-        case "failing":
-            return isinstance(outcome, Released | Snoozed) or (isinstance(outcome, Failing) and same_error)
+
+    recorded: AttemptOutcome | None
+    state: State | None
+    same_error: bool
+
+
+def state_settled(outcome: Outcome, run: EndedRun) -> State | None:
+    """Return the state that a settlement with this outcome led to; None if something else ended the run.
+
+    A run that ended because its cancellation was requested is `cancelled`, whatever ended it. Where a released job
+    returned to is not known once it has left that state.
+    """
+    if run.recorded is None:
+        return "completed" if isinstance(outcome, Completed) and run.state == "completed" else None
+    if run.recorded == "cancelled":
+        return "cancelled"
+    if run.recorded != attempt_outcome(outcome) or not run.same_error:
+        return None
+    match outcome:
+        case Failed():
+            return "failed"
+        case Failing():
+            return "failed" if run.state == "failed" else "failing"
         case _:
-            return isinstance(outcome, Released | Snoozed)
+            return run.state if run.state in ("queued", "failing") else None
 
 
 def attempt_outcome(outcome: Outcome) -> AttemptOutcome:

@@ -1,4 +1,4 @@
-"""Conversion of values to plain data that JSON and MessagePack can hold; `pgjq.convert` has the table of types."""
+"""Convert values to plain data for JSON and MessagePack; `pgjq.convert` lists the types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def typed(value: Any) -> Any:
 
 
 def structured(value: Any) -> Any:
-    """Convert like `typed` on every level, so that any serde can write the value; scalars stay as they are."""
+    """Convert like `typed` on every level, but for scalars, so that any serde can write it."""
     if type(value) in _ATOMS:
         return value
     if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
 
 class Policy(StrEnum):
-    """A policy, in the order of the numbers that PostgreSQL keeps in the last three bits of a queue's number."""
+    """A policy, in the order of the numbers that PostgreSQL keeps in a queue's number."""
 
     STANDARD = "standard"
     SHORT = "short"
@@ -61,7 +61,7 @@ class Policy(StrEnum):
 
     @property
     def may_lack_slot(self) -> bool:
-        """Whether a released job may find the slot that it needs taken: another job was enqueued while it ran."""
+        """Whether a released job may find its slot taken by a job that was enqueued meanwhile."""
         return self.limits_queued and self.slot("processing") != self.slot("queued")
 
     @property
@@ -71,7 +71,7 @@ class Policy(StrEnum):
 
     @property
     def is_strict(self) -> bool:
-        """Whether the jobs of a key run in the order of their creation, and a failed one blocks its key."""
+        """Whether a key's jobs run in order of creation, and a failed one blocks its key."""
         return self is Policy.KEY_STRICT_FIFO
 
     def refusal(self, siblings: Iterable[State]) -> State | None:

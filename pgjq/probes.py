@@ -122,7 +122,7 @@ def ready_page(service: Service) -> Page:
 
 
 def serve_worker(worker: Worker, *, health_port: int | None, metrics_port: int | None, host: str) -> None:
-    """Have a worker serve probes and metrics in each of its processes while it runs; call it before it starts.
+    """Have a worker serve probes and metrics in each process; call it before the worker starts.
 
     Without the extra `prometheus`, only a `metrics_port` is an error.
     """

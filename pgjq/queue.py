@@ -104,7 +104,7 @@ class Queue(QueueBase[Payload, Result], Runnable):
         **options: Unpack[TaskOptions],
     ) -> TaskDecorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
-        """Make a task of a function, with its options: `@queue.task`, or `@queue.task(name=…, priority=5)`.
+        """Make a task of a function: `@queue.task`, or `@queue.task(name=…, priority=5)`.
 
         Its jobs name it by `name`, or by the function's name; `aliases` are names that it had before. A worker puts
         jobs of a newer `version` back. `id` and `singleton_key` may be format strings over the arguments, or functions
@@ -124,7 +124,7 @@ class Queue(QueueBase[Payload, Result], Runnable):
         name: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
-        """Run a function without arguments at times: `@queue.schedule("0 3 * * *", timezone="Europe/Berlin")`.
+        """Run a function without arguments at times: `@queue.schedule("0 3 * * *", timezone=…)`.
 
         The function becomes a task of its name, and the schedule has that name, too, unless `name` gives another one.
         Instead of a function it takes a task, or a call of one. The options are those of `create_schedule`. A worker of

@@ -86,7 +86,7 @@ class QueueBase(Generic[Payload, Result]):
         self.bind(storage)
 
     def _begin(self, middleware: Sequence[Any], logger: logging.Logger | None) -> None:
-        """Make what belongs to this object and not to its storage: events, tasks, schedules, middleware."""
+        """Make what belongs to this object, not its storage: events, tasks, schedules, middleware."""
         self.bus = EventBus(logger)
         self._order = EventOrder(self.bus)
         self._tasks = Tasks(self, self._task)
@@ -95,7 +95,7 @@ class QueueBase(Generic[Payload, Result]):
         self._outgoing = EnqueueChain(self.middleware)
 
     def bind(self, storage: Storage) -> None:
-        """Keep the jobs in a storage: the one of the constructor, or that of a test (`pgjq.testing.use_storage`)."""
+        """Set the storage: that of the constructor, or of a test (`pgjq.testing.use_storage`)."""
         self._check_not_started("choose its storage")
         self.storage = storage
         make = AsyncClient if self._mode == "async" else Client
@@ -114,7 +114,7 @@ class QueueBase(Generic[Payload, Result]):
         self, handler: Callable[[Job[Payload], Done[Result]], Any]
     ) -> Callable[[Job[Payload], Done[Result]], Any]: ...
     def execute(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        """Register the handler: a function or coroutine function of (job), or a function of (job, done)."""
+        """Register the handler: a plain or coroutine function of (job), or one of (job, done)."""
         style_of(handler)
         if self.handler is not None:
             raise ValidationError(f"queue {self.name!r} has a handler already: {self.handler!r}")
@@ -139,7 +139,7 @@ class QueueBase(Generic[Payload, Result]):
 
     def _check_not_started(self, what: str) -> None:
         if self._service is not None:
-            raise ValidationError(f"queue {self.name!r} has been started: {what} before that")
+            raise ValidationError(f"queue {self.name!r} has been started: {what} before start()")
 
     def _define(self, function: Any, names: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Make a task, or without a function return what makes one."""
@@ -177,7 +177,7 @@ class QueueBase(Generic[Payload, Result]):
         self.bus.on(event, callback)
 
     def consumer(self, middleware: Sequence[Any] = ()) -> Consumer | None:
-        """Return how this queue processes its jobs on this loop, or None without a handler and tasks."""
+        """Return how this queue processes jobs on this loop; None without a handler and tasks."""
         if not self.consumes:
             return None
         chain = RunChain((*middleware, *self.middleware), self.storage)
@@ -199,7 +199,7 @@ class QueueBase(Generic[Payload, Result]):
         return results
 
     async def _through_middleware(self, jobs: Iterable[AnyJob]) -> list[NewJob | EnqueueResult]:
-        """Return the jobs to enqueue, each with its id, and the answers of middleware that kept jobs out."""
+        """Return the jobs to enqueue, with ids, and middleware's answers for jobs it kept out."""
         made = make_ids()
         new = [_new_job(job, made) for job in jobs]
         return await self._outgoing.send(new, self._mode)

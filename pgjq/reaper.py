@@ -181,7 +181,7 @@ class _Running:
         return LOOK if due is None or due <= 0 else min(LOOK, due)
 
     def _must_sweep(self, now: float) -> bool:
-        """Return whether to sweep whatever the next deadline is: at first, and every `reap_interval` seconds."""
+        """Return whether to sweep before the next deadline: at first, then each `reap_interval`."""
         interval = self._policy.reap_interval
         if self._swept and not 0 < interval <= now - self._swept:
             return False

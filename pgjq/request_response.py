@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
-# Extra time for a working storage: to enqueue when the time-out is shorter than that, or to read a result that arrived
-# in the last moment.
-SLACK_SECONDS = 1.5
+# A working storage gets this long for the enqueue, however short the time-out is, and this much longer than the time-out
+# to read a result that arrived in the last moment.
+ENQUEUE_SECONDS = 1.5
+READ_SECONDS = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,16 @@ class ResultRequest:
         return f"job {self.job.id!r} in queue {self.queue!r}"
 
 
+def _deadline(timeout: float) -> Deadline:
+    return Deadline(max(timeout + READ_SECONDS, ENQUEUE_SECONDS))
+
+
 async def request_result(
     ops: Operations, question: ResultRequest, publish_result: Callable[[EnqueueResult], None]
 ) -> bytes | None:
-    """Return the job's result as bytes; `publish_result` is called with the result of the enqueue."""
+    """Return the job's result as bytes; `publish_result` gets the result of the enqueue."""
     until = time.monotonic() + question.timeout
-    with bounded(Deadline(question.timeout + SLACK_SECONDS)):
+    with bounded(_deadline(question.timeout)):
         try:
             return await _request_result(ops, question, publish_result, until)
         except StorageUnavailableError as error:
@@ -87,7 +92,7 @@ async def request_result(
 async def join_result(ops: Operations, wanted: JobReference) -> bytes | None:
     """Return the result of a job that exists as bytes."""
     until = time.monotonic() + wanted.timeout
-    with bounded(Deadline(wanted.timeout + SLACK_SECONDS)):
+    with bounded(_deadline(wanted.timeout)):
         try:
             return await _join_result(ops, wanted, until)
         except StorageUnavailableError as error:
@@ -138,11 +143,11 @@ async def _result(
         case "cancelled":
             raise JobCancelledError(f"{question} was cancelled")
         case None if is_ours:
-            raise JobNotFoundError(f"{question} was deleted while it was waited for")
+            raise JobNotFoundError(f"{question} was deleted during the wait")
         case None:
             raise JobNotFoundError(
-                f"{question} is not there: its queue's policy has no place for it now, because another job of its key"
-                " has it, or it was deleted while it was waited for"
+                f"{question} does not exist: another job of its key holds the slot of its queue's policy,"
+                " or it was deleted during the wait"
             )
         case state:
             raise TimeoutError(await _lateness(ops, question, state))

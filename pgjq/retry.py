@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def retry_delay(options: JobOptions, retry: int, chance: float) -> float:
-    """Return the seconds before retry number `retry` (1, 2, …); `chance` in [0, 1) is the jitter.
+    """Return the seconds before a retry (1, 2, …); `chance` in [0, 1) is the jitter.
 
     Without backoff the delay is always `retry_delay`. With it, the delay doubles up to the 16th retry, half of it
     random, up to `retry_delay_max` or a century; an unset `retry_delay` is then 1.

@@ -1,4 +1,7 @@
-"""Type variables of queues, jobs and serdes. Without a type argument each is Any: `Queue` is `Queue[Any, Any]`."""
+"""Type variables of queues, jobs and serdes.
+
+Without a type argument each is Any: `Queue` is `Queue[Any, Any]`.
+"""
 
 from __future__ import annotations
 

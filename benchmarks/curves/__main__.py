@@ -1,14 +1,16 @@
 """The command behind `make bench-growth`: curves of throughput and claim time over sizes, as an SVG file and tables.
 
-Each section has an option for its sizes. The defaults take some minutes; docs/performance.md has the full sizes. A
-curve is one run: compare its points with each other, and not with those of another machine or day.
+Each section has an option for its sizes. A curve is one run: compare its points with each other, and not with those of
+another machine or day. With `--data`, sections may be measured one after another and end up in one chart.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,22 +60,24 @@ def _options(command: click.Command) -> click.Command:
 @click.option(
     "--output", type=click.Path(path_type=Path), default="growth.svg", show_default=True, help="Name of the chart."
 )
-def main(*, output: Path, **chosen: tuple[int, ...]) -> None:
+@click.option("--data", type=click.Path(path_type=Path), help="JSON file: keep the points there, beside earlier ones.")
+def main(*, output: Path, data: Path | None, **chosen: tuple[int, ...]) -> None:
     """Measure how pgjq grows; print tables and draw curves."""
-    load, panels = os.getloadavg()[0], list[Panel]()
+    kept: dict[str, Any] = json.loads(data.read_text()) if data is not None and data.exists() else {}
     with temporary_server() as server:
         for name, (measure, _) in SECTIONS.items():
-            if not chosen[name]:
-                continue
-            began = time.monotonic()
-            found = measure(server, chosen[name])
-            panels += found
-            click.echo("\n".join(panel.markdown() for panel in found))
-            click.echo(f"{name}: {time.monotonic() - began:.0f} s\n")
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    remark = f"{time.strftime('%d %B %Y')}, {machine}, load {load:.1f} to {os.getloadavg()[0]:.1f}"
-    output.write_text(draw(panels, remark), encoding="utf-8")
-    click.echo(f"{remark}; the chart is in {output}")
+            if chosen[name]:
+                load, began = os.getloadavg()[0], time.monotonic()
+                panels = measure(server, chosen[name])
+                took = f"{time.monotonic() - began:.0f} s, load {load:.1f} to {os.getloadavg()[0]:.1f}"
+                kept[name] = {"took": took, "panels": [asdict(panel) for panel in panels]}
+                click.echo("\n".join(panel.markdown() for panel in panels) + f"{name}: {took}\n")
+    remark = f"{time.strftime('%d %B %Y')}, {platform.machine()}, {os.cpu_count()} cores"
+    found = [Panel(**panel) for section in kept.values() for panel in section["panels"]]
+    output.write_text(draw(found, remark), encoding="utf-8")
+    if data is not None:
+        data.write_text(json.dumps(kept, indent=1) + "\n")
+    click.echo(f"{remark}, Python {platform.python_version()}; the chart is in {output}")
 
 
 if __name__ == "__main__":

@@ -141,9 +141,9 @@ def _growing(server: EmbeddedServer, sizes: Sequence[int], *, ended: bool) -> li
     for size in sorted(sizes):
         with ExitStack() as stack:
             database = Database(stack, server, "curve")
-            database.fill(size, ended=ended)
             if ended:
-                database.fill(BACKLOG)
+                database.fill(size, ended=True)
+            database.fill(BACKLOG if ended else size + ROUNDS * CLAIM)  # The timed claims take their own jobs.
             database.settle_down()
             pair.measure(database, size)
     return [pair.drain, pair.claim]

@@ -1,17 +1,19 @@
 """The command behind `make bench-peers`: pgjq beside other job queues, on one server, by turns.
 
 Each contender is a process of its own with a fresh database, or Redis, and answers the same orders (`contenders/`). In
-each round each of them gives one sample of each measure, and the order changes from round to round; the table has
-the median and, in brackets, the lowest and the highest sample. Peers in Python are installed into the directory `peers`
-of the virtual environment, those in JavaScript into a temporary directory. A peer that cannot be installed is named,
-and so is a measure that a peer does not finish in two minutes.
+each round each of them gives one sample of each measure, and the order changes from round to round; the table has the
+median and, in brackets, the lowest and the highest sample. Peers in Python are installed into the directory `peers` of
+the virtual environment (or into PGJQ_BENCH_PEERS), those in JavaScript into a temporary directory. A peer that cannot
+be installed is named, and so is a measure that a peer does not finish in time.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchmarks.databases import connect, empty_database, temporary_server
-from benchmarks.node import installed
+from benchmarks.node import installed, node_binary
 from benchmarks.peers.contender import HERE, Peer, PeerError
 from benchmarks.peers.report import Table
 from benchmarks.redis_servers import redis_url
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from pgjq.embedded import EmbeddedServer
 
-PEERS = Path(sys.prefix) / "peers"
+PEERS = Path(os.environ.get("PGJQ_BENCH_PEERS") or Path(sys.prefix) / "peers")
 PYTHON = ("pgqueuer", "procrastinate", "awa")
 ON_REDIS = ("celery", "dramatiq", "rq")
 NODE = {"graphile": "graphile-worker", "pgboss": "pg-boss"}
@@ -49,28 +51,34 @@ class Scale:
     worked: int = 5_000
     calls: int = 100
     idle: float = 20.0
+    limit: float = 60.0  # Seconds that one sample may take.
 
 
-QUICK = Scale(1, 500, 30, 500, 300, 8, 2.0)
+QUICK = Scale(1, 500, 30, 500, 300, 8, 2.0, 30.0)
+MODERATE = Scale(3, 5_000, 200, 1_500, 1_000, 30, 5.0, 30.0)
+SIZES: dict[str | None, Scale] = {"quick": QUICK, "moderate": MODERATE}
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One round of little work: shows that everything runs, proves little.")
+@click.option("--quick", "size", flag_value="quick", help="One round of little work: shows that everything runs.")
+@click.option("--moderate", "size", flag_value="moderate", help="Three rounds of less work than usual: five minutes.")
 @click.option("--peer", "chosen", multiple=True, type=click.Choice(NAMES), help="Contender; may be repeated.")
 @click.option(
     "--output", type=click.Path(path_type=Path), default="peers", show_default=True, help="Name of the files."
 )
-def main(*, quick: bool, chosen: tuple[str, ...], output: Path) -> None:
+def main(*, size: str | None, chosen: tuple[str, ...], output: Path) -> None:
     """Measure job queues side by side; write a table and a chart."""
     table = Table()
     with ExitStack() as stack:
         server = stack.enter_context(temporary_server())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgjq-peers-")))
         peers = list(_started(stack, server, folder, chosen or NAMES, table))
-        _measure(peers, QUICK if quick else Scale(), server, table)
-    output.with_suffix(".md").write_text(table.markdown())
-    output.with_suffix(".svg").write_text(table.chart())
-    click.echo(table.markdown())
+        _measure(peers, SIZES.get(size, Scale()), server, table)
+    chart = output.with_suffix(".svg")
+    page = table.markdown(" ".join(sys.argv[1:]), chart.name)
+    output.with_suffix(".md").write_text(page)
+    chart.write_text(table.chart())
+    click.echo(page)
     click.echo(f"the table is in {output}.md, the chart in {output}.svg")
 
 
@@ -99,7 +107,7 @@ def _peer(stack: ExitStack, server: EmbeddedServer, folder: Path, name: str, pyt
             where = (connection.info.host, connection.info.user, name)
         for script in ("protocol.cjs", f"{name}.cjs"):
             (package / script).write_text((HERE / script).read_text())
-        return Peer(name, ("node", f"{name}.cjs", *where), conninfo, package, log)
+        return Peer(name, (node_binary(), f"{name}.cjs", *where), conninfo, package, log)
     address = stack.enter_context(redis_url() if name in ON_REDIS else empty_database(server, name))
     interpreter = sys.executable if name == "pgjq" else python
     if interpreter is None:
@@ -138,20 +146,28 @@ def _measure(peers: list[Peer], scale: Scale, server: EmbeddedServer, table: Tab
             for peer in peers[turn:] + peers[:turn]:
                 if what in failed[peer.name]:
                     continue
+                began = time.monotonic()
                 try:
-                    answer = peer.ask(**order)
+                    answer = peer.ask(**order, limit=scale.limit)
                 except PeerError as error:
                     failed[peer.name].add(what)
                     table.note(str(error))
                     continue
+                finally:
+                    _progress(f"round {number + 1}, {what}, {peer.name}: {time.monotonic() - began:.1f} s")
                 if answer is not None:
                     table.record(peer.name, what, answer["value"])
     for peer in peers:
+        _progress(f"idle, {peer.name}")
         idle = peer.idle(scale.idle, server.conninfo)
         table.record(peer.name, "idle: connections", idle.connections)
         table.record(peer.name, "idle: transactions or commands a second", idle.statements)
         table.record(peer.name, "idle: processor (ms/s)", idle.processor)
         table.record(peer.name, "idle: memory (MB)", idle.memory)
+
+
+def _progress(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _end(log: Path) -> str:

@@ -12,6 +12,14 @@ from statistics import median
 WIDTH, LABEL, BAR, GAP = 760, 110, 14, 4
 STYLE = """text{font:12px sans-serif;fill:#333}rect{fill:#9aa5b1}.own{fill:#2563eb}
 @media (prefers-color-scheme:dark){text{fill:#ddd}rect{fill:#6b7684}.own{fill:#7aa5ff}}"""
+HEAD = """# Beside other job queues
+
+Written by `make bench-peers PEERS_ARGS='{arguments}'`, which installs the peers and starts the servers.
+
+Median and, in brackets, the lowest and the highest of the samples. Each contender has a process of its own, with the
+enqueuer and one worker side by side, and a fresh database on the same PostgreSQL server with its stock settings, or a
+Redis without persistence. They take turns. A dash means that the contender has nothing like that, or did not finish.
+"""
 
 
 class Table:
@@ -39,13 +47,16 @@ class Table:
         """Add a sample."""
         self._samples[what].setdefault(name, []).append(value)
 
-    def markdown(self) -> str:
-        """Return the page."""
+    def markdown(self, arguments: str, chart: str) -> str:
+        """Return the page; its chart is beside it."""
         names = list(self._peers)
         machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         load = f"load {self._load:.1f} at the start and {os.getloadavg()[0]:.1f} at the end"
         lines = [
-            f"{time.strftime('%d %B %Y')}, {machine}, {load}. Median, and the lowest to the highest.",
+            HEAD.format(arguments=arguments),
+            f"{time.strftime('%d %B %Y')}, {machine}, {load}.",
+            "",
+            f"![Bars for each measure and contender]({chart})",
             "",
             f"| | {' | '.join(names)} |",
             f"|---|{'---:|' * len(names)}",

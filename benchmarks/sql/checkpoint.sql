@@ -1,2 +1,2 @@
--- Write out what filling the tables left in memory, so that it is not written while somebody measures.
+-- Write out what filling the tables left in memory, so that it is not written during the measurement.
 checkpoint

@@ -1,4 +1,4 @@
--- History as somebody would write it for JDBC, with the numbers of both tables, so that both can be cut into ranges.
+-- History as a user would write it for JDBC, with the numbers of both tables, so that both can be cut into ranges.
 select
     q.name as queue, b.id,
     (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[d.state + 1] as state,

@@ -1,4 +1,4 @@
--- Wake-ups off: whoever enqueues asks for no sleepers and notifies nobody.
+-- Wake-ups off: producers look for no sleepers and send no notification.
 create or replace function pgjq.wake(queue text) returns void
 language sql volatile
 as $$ select $$

@@ -54,6 +54,7 @@ FILES = (
     "functions/0001_enqueue_staged.sql",
     "functions/0001_record_events.sql",
     "functions/0001_schedules.sql",
+    "functions/0001_schedule_ticks.sql",
     "views/0001_jobs.sql",
     "views/0001_queue_activity.sql",
     "views/0001_live_jobs.sql",

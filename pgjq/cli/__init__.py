@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import click
 
+from pgjq.cli.command_group import EXIT_CODES, Commands
 from pgjq.cli.log_output import begin_quietly
-from pgjq.cli.root import EXIT_CODES, Commands
 
 # Each command, in the order of the help: its module, which is imported when the command is used, and its short help.
 COMMANDS = {

@@ -28,11 +28,11 @@ COLUMNS: Final[Columns] = {
 @click.option("--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Jobs at a time.")
 @with_client
 def bench(client: Client, output: Output, *, jobs: int, concurrency: int) -> None:
-    """Measure a storage: how fast jobs go in, how fast they come out, how soon one begins.
+    """Measure a storage: enqueues and completions per second, and how soon a job starts.
 
-    Works on a queue of its own, which is removed in the end, with one client and one worker in this process and a
-    handler that does nothing. What many processes do together is another figure. A few hundred jobs a second at the
-    storage's real settings are worth more than a record at settings that you do not use.
+    It uses a queue of its own, which it deletes at the end, with one client and one worker in this process and a
+    handler that does nothing. Many processes together reach other figures. Measure with the settings that your storage
+    will have.
 
     \b
     Examples:

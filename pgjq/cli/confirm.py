@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pgjq.cli.root import Refusal
+from pgjq.cli.command_group import Refusal
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pgjq.blocking import drive
+from pgjq.cli.command_group import CommandLineError, Refusal
 from pgjq.cli.completion import QUEUE_NAME, TASK_NAME
 from pgjq.cli.formatting import many, readable
 from pgjq.cli.open_storage import with_client
 from pgjq.cli.option_tables import JOB, with_settings
 from pgjq.cli.param_types import ARGUMENT, DURATION, JSON, KEYWORD, Parsed, read_json
 from pgjq.cli.queue_names import report_new_queue
-from pgjq.cli.root import CommandLineError, Refusal
 from pgjq.errors import PgjqError
 from pgjq.ids import make_ids
 from pgjq.job import NewJob, content_id
@@ -35,11 +35,11 @@ BATCH: Final = 1000
 
 
 HELP: Final = """\
-Add a job to a queue. PAYLOAD is JSON, or - for standard input; or --task names a task of the queue.
+Add a job to a queue: a JSON PAYLOAD (- reads standard input), or a call of a --task.
 
 A task's worker checks its arguments. One that is not JSON is text; write '"7"' for the text 7. A job whose id is
-taken is not added: the answer says by what, and the exit code is 0, because the job is there. With --lines jobs are
-added a thousand at a time; each thousand is added as a whole or not at all.
+taken is not added: the output shows the existing job, and the exit code is 0. With --lines jobs are added a thousand
+at a time; each thousand is added as a whole or not at all.
 
 \b
 Examples:
@@ -58,12 +58,12 @@ Examples:
 @click.option("--arg", "args", type=ARGUMENT, multiple=True, help="An argument of the task: JSON, or text.")
 @click.option("--kwarg", "kwargs", type=KEYWORD, multiple=True, help="A keyword argument of the task, as copy=true.")
 @click.option("--task-version", type=click.IntRange(1), default=1, show_default=True, help="The task's version.")
-@click.option("--id", "job_id", help="The job's id; enqueueing it again is a duplicate. Without it, one is made.")
+@click.option("--id", "job_id", help="Job id; enqueueing it again is a duplicate. Default: a generated id.")
 @click.option(
-    "--content-id", "named", is_flag=True, help="Name the job after its payload: the same one is a duplicate."
+    "--content-id", "named", is_flag=True, help="Derive the id from the payload: the same payload is a duplicate."
 )
-@click.option("--lines", is_flag=True, help="Read standard input: each line is a payload. PAYLOAD is - then.")
-@click.option("--wait", type=DURATION, help="Wait for the result, so long at the most, and print it.")
+@click.option("--lines", is_flag=True, help="Read standard input, one payload in each line; PAYLOAD is -.")
+@click.option("--wait", type=DURATION, help="Wait up to this long for the result, and print it.")
 @with_settings(JOB)
 @with_client
 def enqueue(
@@ -79,7 +79,7 @@ def enqueue(
     settings: dict[str, Any],
     **call: Any,
 ) -> None:
-    """Add a job to a queue. PAYLOAD is JSON, or - for standard input; or --task names a task of the queue."""
+    """Add a job to a queue: a JSON PAYLOAD, - for standard input, or a call of a --task."""
     payload = _payload_of(payload, **call)
     _check_exclusive(payload, job_id, named=named, lines=lines, wait=wait)
     with report_new_queue(client, output, queue):

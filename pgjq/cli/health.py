@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from pgjq.cli.root import Refusal
+from pgjq.cli.command_group import Refusal
 
 OK: Final = 200
 
@@ -20,12 +20,12 @@ OK: Final = 200
     "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="The worker's --health-port."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the worker.")
-@click.option("--live", is_flag=True, help="Ask whether the process lives, and not whether it takes jobs.")
+@click.option("--live", is_flag=True, help="Check whether the process lives, not whether it takes jobs.")
 @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds that the answer may take.")
 def health(*, port: int, host: str, live: bool, timeout: float) -> None:
-    """Ask a worker with a --health-port whether it takes jobs, or lives.
+    """Check the probe of a worker that runs with --health-port.
 
-    The exit code is 0 if it does, 1 if it does not or does not answer; standard error says why.
+    The exit code is 0 if the worker takes jobs, else 1; standard error says why.
 
     \b
     Examples:

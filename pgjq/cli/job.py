@@ -1,4 +1,4 @@
-"""Commands on one job, by queue and id: `status`, `result`, `cancel`, `retry`, `release`, `reschedule`, `delete`."""
+"""Commands on one job, by queue and id."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from pgjq.cli.command_group import NO, Refusal
 from pgjq.cli.completion import QUEUE_NAME
 from pgjq.cli.formatting import readable, shown
 from pgjq.cli.open_storage import with_client
 from pgjq.cli.param_types import MOMENT
 from pgjq.cli.queue_names import check_queue_exists
-from pgjq.cli.root import NO, Refusal
 from pgjq.errors import JobNotFoundError
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def result(client: Client, output: Output, *, queue: str, job_id: str) -> None:
 def cancel(client: Client, output: Output, *, queue: str, job_id: str, active: bool) -> None:
     """Withdraw a job that has not run yet.
 
-    A running job is left alone, unless --active asks it to end: its worker is told, and the job ends as cancelled when
-    its handler does. The exit code is 1 if nothing came of it.
+    A running job is left alone, unless --active asks it to end: its worker sets the abort signal, and the job ends
+    as cancelled when its handler ends. The exit code is 1 if the job was not changed.
 
     \b
     Examples:

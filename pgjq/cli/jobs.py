@@ -56,12 +56,12 @@ def jobs() -> None:
 
 
 @jobs.command()
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at the most.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Largest number to list.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @with_settings(FILTER)
 @with_client
 def find(client: Client, output: Output, *, settings: dict[str, Any], limit: int, everything: bool) -> None:
-    """List jobs in the order in which they were enqueued.
+    """List jobs in the order of their enqueues.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def find(client: Client, output: Output, *, settings: dict[str, Any], limit: int
 @with_settings(FILTER)
 @with_client
 def retry(client: Client, output: Output, *, settings: dict[str, Any], dry_run: bool) -> None:
-    """Put failed jobs back in their places, with all their attempts; --state cancelled takes those instead.
+    """Requeue failed jobs in their places, with all their attempts; or --state cancelled ones.
 
     Jobs that their queue's policy has no place for stay as they are.
 
@@ -104,7 +104,7 @@ def retry(client: Client, output: Output, *, settings: dict[str, Any], dry_run: 
 @with_settings(FILTER)
 @with_client
 def cancel(client: Client, output: Output, *, settings: dict[str, Any], yes: bool, dry_run: bool) -> None:
-    """Withdraw jobs that have not run yet, or wait to be run again. Running ones are left alone.
+    """Cancel jobs that wait for their first run or for a retry. Running ones are left alone.
 
     \b
     Examples:
@@ -121,7 +121,7 @@ def cancel(client: Client, output: Output, *, settings: dict[str, Any], yes: boo
 @with_settings(FILTER)
 @with_client
 def delete(client: Client, output: Output, *, settings: dict[str, Any], yes: bool, dry_run: bool) -> None:
-    """Forget jobs and their ids, whatever their state. Running ones are left alone.
+    """Delete jobs that are not running, and free their ids. Running ones are left alone.
 
     \b
     Examples:

@@ -27,19 +27,19 @@ OPEN_TO_ALL: Final = (
 @click.argument("action", type=click.Choice(["up", "down", "status", "sql"]), default="up")
 @click.option("--url", envvar="PGJQ_URL", show_envvar=True, help="The database; without it, the embedded one.")
 @click.option("--schema", default="pgjq", show_default=True, help="The schema that holds pgjq's tables.")
-@click.option("--revision", help="Where to go: for up and sql, head by default; for down, base.")
-@click.option("--roles", is_flag=True, help="For up and sql: make the roles, and give them their rights.")
+@click.option("--revision", help="Target revision (default: head for up and sql, base for down).")
+@click.option("--roles", is_flag=True, help="For up and sql: create the roles, and grant their privileges.")
 @click.option("--yes", is_flag=True, help="Do not ask before down.")
 @with_output
 def migrate(
     output: Output, *, action: str, url: str | None, schema: str, revision: str | None, roles: bool, yes: bool
 ) -> None:
-    """Bring a database to the schema that this version of pgjq speaks.
+    """Upgrade a database to the schema of this version of pgjq.
 
     \b
     up      upgrade; safe at every start, by any number of processes at once (the default)
     down    go back; to base, this removes every job
-    status  tell the revision; the exit code is 1 unless it is the newest
+    status  show the revision; the exit code is 1 unless it is the newest
     sql     print the statements of an upgrade from nothing; no database is needed
 
     --roles creates the group roles pgjq_producer, pgjq_worker, pgjq_monitor, pgjq_spark and pgjq_admin (another

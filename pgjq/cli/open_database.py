@@ -54,4 +54,4 @@ def _for_postgres(url: str) -> str:
     """Return a URL or a keyword/value string that libpq accepts."""
     if is_postgres(url):
         return url
-    raise ValidationError(f"{scheme_of(url)!r} is not a PostgreSQL: the URL must be {WANTED}")
+    raise ValidationError(f"{scheme_of(url)!r} is not PostgreSQL: the URL must be {WANTED}")

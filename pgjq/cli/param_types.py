@@ -53,7 +53,7 @@ def read_json(text: str) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"this is not JSON: it has no word for {constant}")
+    raise ValueError(f"this is not JSON, which has no {constant}")
 
 
 def _duration(text: str) -> float:
@@ -74,7 +74,7 @@ def _moment(text: str) -> datetime:
     except ValueError as error:
         raise ValueError(f"{text!r} is not a time: write it as 2026-01-31T09:30:00+01:00") from error
     if moment.utcoffset() is None:
-        raise ValueError(f"{text!r} does not say its time zone: add an offset, as +01:00, or Z")
+        raise ValueError(f"{text!r} has no time zone: add an offset, as +01:00, or Z")
     return moment
 
 

@@ -51,6 +51,11 @@ def pipeline() -> None:
 @_LAKE
 @click.option("--since", help="Leave out what ended before: a date, a point in time, or an age such as 30d or 12h.")
 @click.option(
+    "--restart-from",
+    metavar="TIME",
+    help="After a failover or a restore that lost endings: read again what ended from then on, such as 12h.",
+)
+@click.option(
     "--delta", metavar="URL", help="Also keep the tables there as Delta Lake: a directory, s3://…, and so on."
 )
 @click.option("--keep", help="Remove days from the lake that ended longer ago, such as 400d; default: none.")
@@ -62,12 +67,13 @@ def run(
     schema: str,
     lake: str,
     since: str | None,
+    restart_from: str | None,
     keep: str | None,
     delta: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Bring what has ended since the last run into a lake, and measure it.
+    """Copy jobs that ended since the last run to a lake, and measure them.
 
     Only new endings are read, and only days that they touch are measured again. The next run continues one that was
     killed. Rows of history that cannot be true go to the table quarantine, with the reason.
@@ -77,14 +83,15 @@ def run(
       pgjq pipeline run --url postgresql://localhost/app --lake jobs.lake
       pgjq pipeline run --lake /mnt/jobs.lake --master spark://head:7077 --delta s3://warehouse/jobs --keep 400d
     """  # noqa: D301
-    begins = None if since is None else read_since(since, datetime.now(UTC))
+    begins, restart = read_since("--since", since), read_since("--restart-from", restart_from)
     kept = None if keep is None else _read_age("--keep", keep)
     with _spark_extra():
         from pgjq.spark.pipeline.extract import Source
         from pgjq.spark.pipeline.lake import Lake
     Lake.check(lake)  # Before a server or Java is started.
     with database(url) as conninfo:
-        summary = _run(Console(stderr=True), Source(conninfo, schema, begins), lake, master, keep=kept, delta=delta)
+        source = Source(conninfo, schema, begins, restart)
+        summary = _run(Console(stderr=True), source, lake, master, keep=kept, delta=delta)
     _print(summary, as_json=as_json)
 
 
@@ -126,9 +133,9 @@ def report(*, lake: str, out: str, slo: tuple[str, ...], web: str | None, check:
 @_MASTER
 @_JSON
 def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_json: bool) -> None:
-    """Make up a history with incidents in it, and see what the pipeline finds.
+    """Generate a history with incidents, and see what the pipeline finds.
 
-    Starts a PostgreSQL in a temporary directory. Nothing of it stays, except the report; PGJQ_URL is not looked at.
+    Starts a PostgreSQL in a temporary directory. Nothing of it stays, except the report; PGJQ_URL is ignored.
 
     \b
     Examples:
@@ -156,16 +163,18 @@ def demo(jobs: int, days: int, seed: int, out: str, master: str | None, *, as_js
     _print(summary, as_json=as_json, report=str(Path(out).resolve()))
 
 
-def read_since(text: str, now: datetime) -> datetime:
+def read_since(option: str, text: str | None) -> datetime | None:
     """Read a point in time: ISO 8601, by default in UTC, or a duration before now."""
+    if text is None:
+        return None
     number, unit = text[:-1], text[-1:]
     try:
         if unit in _UNITS and number.isdecimal():
-            return now - timedelta(**{_UNITS[unit]: int(number)})
+            return datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})
         read = datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
         raise ValidationError(
-            f"--since must be a date such as 2026-08-01, a point in time such as 2026-08-01T12:00+02:00,"
+            f"{option} must be a date such as 2026-08-01, a point in time such as 2026-08-01T12:00+02:00,"
             f" or an age such as 30d, 12h or 8w, not {text!r}"
         ) from error
     return read if read.tzinfo else read.replace(tzinfo=UTC)
@@ -194,7 +203,7 @@ def _run(console: Console, source: Source, lake: str, master: str | None, **opti
 
 
 def _write_report(lake: str, out: Path, slo: tuple[str, ...] = (), web: str | None = None) -> dict[str, Any]:
-    """Write the page; return what it says, for programs."""
+    """Write the page; return its verdict and figures, for `--json`."""
     with _spark_extra():
         from pgjq.spark.pipeline.lake import Lake
         from pgjq.spark.report.page import Report, write_page

@@ -20,9 +20,10 @@ BATCH = 1000
 @click.command()
 @with_client
 def prune(client: Client, output: Output) -> None:
-    """Remove jobs and records whose retention has passed, in small batches that no worker waits for.
+    """Remove jobs and records whose retention has passed, in small batches.
 
-    Workers do this by themselves, every few seconds; this is for where none runs, or for cron.
+    No worker waits for a batch. Workers do this by themselves, every few seconds; this is for where none runs, or for
+    cron.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pgjq.cli.root import CommandLineError, Refusal
+from pgjq.cli.command_group import CommandLineError, Refusal
 from pgjq.errors import PgjqError
 from pgjq.queue import QueueBase
 

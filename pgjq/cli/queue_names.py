@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
-from pgjq.cli.root import Refusal
+from pgjq.cli.command_group import Refusal
 from pgjq.errors import QueueNotFoundError, StorageError
 
 if TYPE_CHECKING:

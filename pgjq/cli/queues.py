@@ -94,7 +94,7 @@ def create(client: Client, output: Output, *, name: str, settings: dict[str, Any
     "--unset",
     multiple=True,
     type=click.Choice([setting.name for setting in CHANGEABLE]),
-    help="Take a setting back; may be given several times.",
+    help="Reset a setting to its default; may be given several times.",
 )
 @with_settings(CHANGEABLE)
 @with_client
@@ -118,7 +118,7 @@ def update(client: Client, output: Output, *, name: str, unset: tuple[str, ...],
 @click.argument("name", type=QUEUE_NAME)
 @with_client
 def pause(client: Client, output: Output, *, name: str) -> None:
-    """Have workers pass a queue over. What runs goes on, and enqueueing does.
+    """Pause a queue: workers skip it. What runs goes on, and enqueueing does.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def pause(client: Client, output: Output, *, name: str) -> None:
 @click.argument("name", type=QUEUE_NAME)
 @with_client
 def resume(client: Client, output: Output, *, name: str) -> None:
-    """Have workers serve a queue again.
+    """Resume a paused queue.
 
     \b
     Examples:
@@ -183,7 +183,9 @@ def stats(client: Client, output: Output, *, names: tuple[str, ...]) -> None:
 @click.argument("name", type=QUEUE_NAME)
 @with_client
 def blocked(client: Client, output: Output, *, name: str) -> None:
-    """List the keys of a key_strict_fifo queue that failed jobs block, until those are retried or deleted.
+    """List the keys of a key_strict_fifo queue that failed jobs block.
+
+    A key is blocked until these jobs are retried or deleted.
 
     \b
     Examples:
@@ -195,11 +197,11 @@ def blocked(client: Client, output: Output, *, name: str) -> None:
 
 @queues.command()
 @click.argument("name", type=QUEUE_NAME)
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="How many at the most.")
-@click.option("--to", help="Another queue than the one they came from.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Largest number to send.")
+@click.option("--to", help="Queue to send to (default: the queue of each dead letter's job).")
 @with_client
 def redrive(client: Client, output: Output, *, name: str, limit: int, to: str | None) -> None:
-    """Send dead letters back to where they came from.
+    """Send dead letters back to their queues.
 
     \b
     Examples:

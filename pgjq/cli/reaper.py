@@ -23,9 +23,7 @@ ELECTION = ("lock_ttl", "renewal_interval", "acquire_retry_interval")
 
 
 @click.command()
-@click.option(
-    "--leader-election", "elected", is_flag=True, help="Act only while leading: of several reapers, one does."
-)
+@click.option("--leader-election", "elected", is_flag=True, help="Reap only as the leader of several reapers.")
 @click.option("--lock-ttl", type=DURATION, help="How long leadership outlives its leader; by default 30s.")
 @click.option("--renewal-interval", type=DURATION, help="How often a leader proves that it leads; by default 10s.")
 @click.option("--acquire-retry-interval", type=DURATION, help="How often others try to lead; by default 5s.")

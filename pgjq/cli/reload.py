@@ -1,4 +1,4 @@
-"""`pgjq worker --reload`: run the worker as a process of its own, and start another when the code changes.
+"""`pgjq worker --reload`: restart the worker's process when the code changes.
 
 The old process gets SIGTERM and gives back what does not end in its grace, as always. A process that ended by itself,
 because of a mistake in the code, is started again after the next change. For development only.
@@ -24,7 +24,7 @@ LOOK: int = 200
 
 
 class Reloader:
-    """Runs this command without `--reload` until SIGTERM or SIGINT, anew after each change in a directory."""
+    """Runs this command without `--reload`, and restarts it after each change in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

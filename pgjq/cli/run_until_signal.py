@@ -1,4 +1,4 @@
-"""Run until a signal or the end of the work: SIGTERM and Ctrl-C stop gracefully, a second one exits at once."""
+"""Run until the end of the work or a signal: a graceful stop; a second one exits at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_storage(storage: Storage) -> None:
-    """Connect once, so that a wrong address or missing schema is an error, not endless log lines.
+    """Connect once, so that a wrong address or missing schema is one error, not endless logs.
 
     The statement is one that every worker and reaper makes, so a login with only their privileges can make it. The
     connection is closed again: forked processes must not inherit it.
@@ -29,7 +29,7 @@ def check_storage(storage: Storage) -> None:
 
 
 def run(runnable: Runnable, started: str, stopping: str) -> None:
-    """Run until SIGTERM or SIGINT, or until the work has ended, with a message at the start and at the stop."""
+    """Run until SIGTERM, SIGINT or the end of the work; log the start and the stop."""
     asked = StopRequest()
     with runnable:
         logger.info("%s", started)
@@ -39,7 +39,7 @@ def run(runnable: Runnable, started: str, stopping: str) -> None:
 
 
 def run_until(worker: Worker, started: str, stopping: str, seconds: float, grace: float | None) -> None:
-    """Do the same for at most so many seconds; then running jobs have the grace to end, by default none."""
+    """Run for so many seconds at most; then running jobs have the grace to end, by default none."""
     asked, until = StopRequest(), time.monotonic() + seconds
     worker.start()
     try:

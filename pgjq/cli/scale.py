@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @with_storage
 @with_output
 def scale(output: Output, storage: Storage, *, queue: str, target: float) -> None:
-    """Print how many slots of workers QUEUE needs, so that the jobs that are ready now start within --target.
+    """Print how many slots QUEUE needs to start the jobs that are ready now within --target.
 
     Divide it by the concurrency of your workers. It is 0 if no job is ready or running. In SQL:
     pgjq.scale(queue, target_seconds).

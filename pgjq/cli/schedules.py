@@ -112,7 +112,10 @@ def create(client: Client, output: Output, *, name: str, queue: str, payload: An
 @click.option("--queue", type=QUEUE_NAME, help="The queue of its jobs.")
 @click.option("--payload", type=JSON, help="The JSON payload of its jobs.")
 @click.option(
-    "--unset", multiple=True, type=click.Choice(UNSET), help="Take a setting back; may be given several times."
+    "--unset",
+    multiple=True,
+    type=click.Choice(UNSET),
+    help="Reset a setting to its default; may be given several times.",
 )
 @with_settings(SCHEDULE)
 @with_client
@@ -126,7 +129,7 @@ def update(
     unset: tuple[str, ...],
     settings: dict[str, Any],
 ) -> None:
-    """Change a schedule. A changed time counts from now: missed runs of the old one are not made.
+    """Change a schedule. A changed time counts from now; missed runs of the old one are dropped.
 
     \b
     Examples:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pgjq.cli.command_group import Refusal
 from pgjq.cli.completion import complete_targets
 from pgjq.cli.open_storage import with_output
 from pgjq.cli.queue_import import find_queues
-from pgjq.cli.root import Refusal
 from pgjq.tasks.depends import dependencies_of
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ def _serve(app: Any, host: str, port: int, printed: str | None) -> None:
         app, host, port, log_level="warning", access_log=False, timeout_graceful_shutdown=STOP_SECONDS, ws="none"
     )
     listening = settings.bind_socket()
-    listening.listen(settings.backlog)  # Who reads the address may use it at once.
+    listening.listen(settings.backlog)  # The printed address works at once.
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     click.echo(f"pgjq web: {address}{f'?token={printed}' if printed else ' (with your token)'}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pgjq.cli.command_group import CommandLineError, Refusal
 from pgjq.cli.completion import MODULE_QUEUES, complete_targets
 from pgjq.cli.formatting import duration, many
 from pgjq.cli.log_output import logger, with_log
@@ -15,7 +16,6 @@ from pgjq.cli.open_storage import kind_of
 from pgjq.cli.param_types import DURATION, PORT, SIZE
 from pgjq.cli.queue_import import find_queues
 from pgjq.cli.reload import Reloader
-from pgjq.cli.root import CommandLineError, Refusal
 from pgjq.cli.run_until_signal import check_storage, run, run_until
 from pgjq.errors import StorageUnavailableError
 from pgjq.probes import serve_worker
@@ -31,17 +31,16 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Run the tasks and handlers of queues, until SIGTERM or Ctrl-C.
 
-MODULE is every queue with tasks or a handler in a module of yours, MODULE:QUEUE one Queue or AsyncQueue in it, or a
-list of them. The current directory is importable. A queue brings its storage along, so there is no --url here: let
+MODULE stands for every queue with tasks or a handler in your module, MODULE:QUEUE for one Queue or AsyncQueue in it,
+or for a list of them. The current directory is importable. A queue has its storage, so there is no --url here: let
 the module read PGJQ_URL. Queues of one worker share one storage object and one lease policy, and take turns.
 
-When told to stop, it claims nothing more, and running jobs have --grace to end; what has not ended by then is given
-back. The exit code is 0 then. A second signal exits at once, and other workers take the jobs back when their leases
-lapse.
+After a signal the worker claims no more jobs, and running jobs have --grace to end; then it releases those that have
+not ended, and the exit code is 0. A second signal exits at once; other workers reap the jobs when their leases lapse.
 
 A process that reaches --max-jobs or --max-memory claims nothing more, lets its running jobs end, and is replaced.
 With --drain it exits once no job of its queues is due and none is running; jobs that are due later stay. At the
---deadline running jobs are given back, unless --grace gives them time to end.
+--deadline running jobs are released, unless --grace gives them time to end.
 
 With --processes, each process takes the first free port from --health-port and --metrics-port on.
 
@@ -63,16 +62,18 @@ Examples:
     "--queue", "names", multiple=True, help="Serve only this queue; may be given several times.", **MODULE_QUEUES
 )
 @click.option("--setup", metavar="MODULE:FUNCTION", help="Call a function before the import, such as django:setup.")
-@click.option("--concurrency", type=int, help="Jobs at a time in each process; by default what the queues say, summed.")
+@click.option("--concurrency", type=int, help="Jobs at a time in each process (default: the sum over the queues).")
 @click.option(
-    "--processes", type=int, default=1, show_default=True, help="How many processes; those that die are replaced."
+    "--processes", type=int, default=1, show_default=True, help="Number of processes; a process that dies is replaced."
 )
-@click.option("--grace", type=DURATION, help="How long running jobs may take to end; by default what the queues say.")
+@click.option("--grace", type=DURATION, help="Time for running jobs to end (default: the longest of the queues).")
 @click.option("--strict", is_flag=True, help="Serve a queue only while those named before it have nothing to run.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
-@click.option("--max-memory", type=SIZE, help="Replace a process that uses more memory, as 512M, when its jobs ended.")
+@click.option(
+    "--max-memory", type=SIZE, help="Replace a process that uses more memory, such as 512M, once its jobs end."
+)
 @click.option("--drain", is_flag=True, help="Work until nothing is due, then exit.")
-@click.option("--deadline", type=DURATION, help="With --drain: exit after so long, whatever is due.")
+@click.option("--deadline", type=DURATION, help="With --drain: exit after this time, even if jobs are due.")
 @click.option("--reload", "reloads", is_flag=True, help="Start again when the code changes; for development.")
 @click.option("--health-port", type=PORT, help="Serve /live, /ready and /metrics on this port; 0: any free one.")
 @click.option("--metrics-port", type=PORT, help="Serve /metrics on this port; 0: any free one.")
@@ -111,7 +112,7 @@ def worker(
 
 def _run(worker: Worker, deadline: float | None, grace: float | None) -> None:
     if not worker.storage.capabilities.processes:
-        logger.warning("jobs in memory are this process's alone: only what its own code enqueues will run")
+        logger.warning("jobs in memory belong to this process: only jobs that its own code enqueues will run")
     stopping = f"stopping: running jobs have {duration(worker.grace)}, a second signal exits now"
     if deadline is None:
         run(worker, _started(worker), stopping)
@@ -123,7 +124,7 @@ def _check(queue: Queue | AsyncQueue) -> None:
     try:
         check_storage(queue.storage)
     except StorageUnavailableError as error:
-        raise Refusal(f"{error} (look at the storage that queue {queue.name} is made with)") from error
+        raise Refusal(f"{error} (check the storage of queue {queue.name} in the code)") from error
 
 
 def _make_worker(
@@ -148,7 +149,7 @@ def _policy(queues: Sequence[Queue | AsyncQueue]) -> LeasePolicy:
             )
         if queue.storage is not first.storage:
             raise CommandLineError(
-                f"{first.name} and {queue.name} have a storage each; make one for both, or run a worker for each"
+                f"{first.name} and {queue.name} have different storages; create one for both, or run a worker for each"
             )
     return first.lease_policy
 

@@ -25,7 +25,7 @@ COLUMNS: Final[Columns] = {
 @click.command()
 @with_client
 def workers(client: Client, output: Output) -> None:
-    """List workers that are alive, then those that fell silent within a day without having stopped.
+    """List live workers, then those that fell silent within a day without having stopped.
 
     A worker is alive until it has been silent for three of its own heartbeat intervals.
 

@@ -1,4 +1,4 @@
-"""pgjq for Django: a backend of the tasks framework, migrations, a worker command, checks and the admin.
+"""pgjq for Django: a tasks backend, migrations, a worker command, checks and the admin.
 
 Add `"pgjq.django"` to INSTALLED_APPS, and name the backend in TASKS: `{"BACKEND": "pgjq.django.PgjqBackend"}`. The
 names are imported at their first use: Django imports this package before its apps are loaded.

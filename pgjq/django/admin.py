@@ -1,4 +1,4 @@
-"""The admin: jobs, queues and schedules to look at, with retry, cancel, pause, resume and trigger as actions.
+"""The admin: jobs, queues and schedules, with actions such as retry, cancel and pause.
 
 An action needs the permission to change the model, and is written to the admin's log. Pages show the first backend
 whose jobs are in a Django database. A list counts its rows up to 10,000: counting millions would take seconds.

@@ -1,4 +1,4 @@
-"""The backend of Django's tasks framework: enqueue tasks as jobs, read jobs as results, check the settings."""
+"""The backend of Django's tasks framework: tasks become jobs, and jobs are read as results."""
 
 # pyright: basic
 
@@ -66,12 +66,12 @@ class PgjqBackend(BaseTaskBackend):
             raise InvalidTask(str(error)) from error
 
     def plan(self, task: Any) -> Plan:
-        """Return the checked options of a task: those of OPTIONS, then those of OPTIONS["tasks"], then its own."""
+        """Return a task's checked options: of OPTIONS, then of OPTIONS["tasks"], then its own."""
         own = task.chosen_options() if isinstance(task, PgjqTask) else {}
         return make_plan(task, {**self.settings.options_of(task.module_path), **own})
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Enqueue a call of a task, and return its result: a READY one, or that of the job whose id is taken."""
+        """Enqueue a call of a task; return its result, or that of the job with the same id."""
         self.validate_task(task)
         payload = {"task": task.module_path, "args": normalize_json(list(args)), "kwargs": normalize_json(kwargs)}
         job = self.plan(task).new_job(payload, args, kwargs, priority=task.priority, **_run_at(task))
@@ -84,7 +84,7 @@ class PgjqBackend(BaseTaskBackend):
         return result
 
     def _add(self, queue: str, job: Any) -> str | None:
-        """Enqueue a job in the transaction of Django's connection; return the id of the job that is there already."""
+        """Enqueue a job in the transaction of Django's connection; return the id of the job."""
         own = self.settings
         if own.storage is None:
             (added,) = self.client.enqueue_many(queue, [job], connection=connections[own.database])
@@ -121,7 +121,7 @@ class PgjqBackend(BaseTaskBackend):
 
 
 def _payload(client: Client, status: JobStatus) -> Any:
-    """Return the payload of a job; Redis forgets that of an ended one, and then only its task is known."""
+    """Return the payload of a job; only its task if the storage has dropped the payload."""
     ops: Any = client.storage.operations("sync")
     content = drive(ops.content(status.queue, status.id))
     return {"task": status.task} if content is None else client.payload_serde.deserialize(content[0])

@@ -37,14 +37,14 @@ def clean_connections() -> Generator[None]:
 
 
 def _close_old() -> None:
-    """Do what `django.db.close_old_connections` does, but for connections that a test has put into a transaction."""
+    """Close old connections as Django does, but for those that a test put into a transaction."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
 
 
 def _close_unusable() -> None:
-    """Close connections that the server has ended: Django itself looks only after an error, or with health checks."""
+    """Close connections that the server has ended; Django checks only after an error."""
     for connection in connections.all(initialized_only=True):
         is_open = connection.connection is not None and not connection.in_atomic_block
         if is_open and not connection.is_usable():

@@ -1,4 +1,7 @@
-"""Unmanaged models over pgjq's views, for the admin and for queries. They are read-only: change jobs by a client."""
+"""Unmanaged models over pgjq's views, for the admin and for queries.
+
+They are read-only: change jobs by a client.
+"""
 
 # pyright: basic
 

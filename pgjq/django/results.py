@@ -63,7 +63,7 @@ def find_task(path: Any) -> Any:
 
 
 def to_result(alias: str, status: JobStatus, payload: Any, attempts: Sequence[Attempt]) -> Any:
-    """Return a job as a TaskResult; TaskResultDoesNotExist if it is not the job of a Django task."""
+    """Return a job as a TaskResult; TaskResultDoesNotExist if it is no job of a Django task."""
     path = payload.get("task") if isinstance(payload, dict) else None
     task = find_task(path)
     if task is None:

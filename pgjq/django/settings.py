@@ -1,4 +1,4 @@
-"""The OPTIONS of a backend in TASKS: where its jobs are kept, and default options of its tasks."""
+"""The OPTIONS of a backend in TASKS: its storage, and default options of its tasks."""
 
 # pyright: basic
 
@@ -62,7 +62,7 @@ def check_names(options: Mapping[str, Any], where: str) -> None:
 
 
 def all_settings() -> Iterator[BackendSettings]:
-    """Read the settings of every pgjq backend in TASKS; invalid ones are left to the system checks."""
+    """Read the settings of every pgjq backend in TASKS; system checks report invalid ones."""
     for params in getattr(django_settings, "TASKS", {}).values():
         if _is_ours(params.get("BACKEND", "")):
             try:
@@ -90,5 +90,5 @@ def schemas_of(database: str) -> list[str]:
 
 
 def first_place() -> BackendSettings:
-    """Return the settings of the first backend whose jobs are in a Django database: the one that the admin shows."""
+    """Return the settings of the first backend with a Django database, which the admin shows."""
     return next((own for own in all_settings() if own.storage is None), BackendSettings())

@@ -1,4 +1,4 @@
-"""The storage of a backend, and clients that use the Django connection of the current thread.
+"""The storage of a backend, and clients that use the current thread's Django connection.
 
 A process that serves requests opens no connection for pgjq: jobs are enqueued, read and changed on Django's own
 connection, inside its transaction, and in tests inside the test's. Only a worker opens connections: `worker_storage`
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def client_of(own: BackendSettings) -> Client:
-    """Return a client on the Django connection of this thread, or on the storage of the settings."""
+    """Return a client on this thread's Django connection, or on the storage of the settings."""
     return Client(storage_here(own))
 
 
@@ -44,7 +44,7 @@ def worker_storage(own: BackendSettings, **options: Any) -> Storage:
 
 
 def conninfo_of(database: str) -> str:
-    """Return the connection string of a database of Django's, as it is now: of the test database during tests."""
+    """Return the connection string of a Django database; during tests, of the test database."""
     params = dict(connections[database].get_connection_params())
     role = params.pop("assume_role", None) or connections[database].settings_dict["OPTIONS"].get("assume_role")
     if role:
@@ -58,7 +58,7 @@ def _shared(url: str) -> Storage:
 
 
 def forget(own: BackendSettings) -> None:
-    """Forget the jobs in memory: the next use of this storage finds it empty. Other storages keep theirs."""
+    """Drop the jobs of a memory storage, so that its next use finds it empty."""
     if own.storage is not None and not _shared(own.storage).capabilities.processes:
         _shared.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Django's Task with pgjq's options: `@task(max_attempts=5)`, and `receipt.using(singleton_key="7").enqueue(7)`."""
+"""Django's Task with pgjq's options, as `@task(max_attempts=5)` or `receipt.using(…)`."""
 
 # pyright: basic
 
@@ -26,7 +26,7 @@ _backoffs: dict[str, dict[str, Any]] = {}  # The functions of every `using(backo
 
 
 def _using(self: Any, **options: Any) -> Any:
-    """Return this task with other options: Django's (priority, queue_name, run_after, backend) and pgjq's."""
+    """Return this task with other options: Django's and pgjq's."""
     ours = {name: value for name, value in options.items() if name in TASK_OPTIONS}
     headers = to_headers(ours, _backoffs.setdefault(self.module_path, {}))
     if headers:
@@ -54,7 +54,7 @@ PgjqTask: Any = make_dataclass(
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of a task, checked: the options of its jobs, what makes their ids and keys, which errors retry."""
+    """The checked options of a task: of its jobs, for ids and keys, and which errors retry."""
 
     job_options: Mapping[str, Any]
     id: Template | None

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class NotRetried(Exception):
-    """The task has run, and its cause is why its result cannot be stored: the work must not be repeated."""
+    """The task has run, but its result cannot be stored (see the cause): do not repeat the work."""
 
 
 class DjangoQueue(Queue):
@@ -58,7 +58,7 @@ class DjangoQueue(Queue):
         self.execute(self._run)
 
     def consumer(self, middleware: Sequence[Any] = ()) -> Consumer | None:
-        """Return how this queue runs its jobs: by one handler, with the retry rule of each job's task."""
+        """Return how this queue runs its jobs: one handler, with the retry rule of each task."""
         made = super().consumer(middleware)
         return made and replace(made, default=replace(made.default, decide=self._decide))
 
@@ -70,7 +70,7 @@ class DjangoQueue(Queue):
             return _Run(self._backend, self, job, task).run()
 
     def _decide(self, error: BaseException, claimed: Claimed) -> Outcome | None:
-        """Return the outcome of a run that raised, by the options of its task; None for the job's retry policy."""
+        """Return the outcome of a run that raised, by its task; None for the job's retry policy."""
         if isinstance(error, NotRetried):
             return fail(error.__cause__ or error)
         task = find_task(claimed.task)
@@ -138,7 +138,7 @@ class _Run:
             raise NotRetried from error
 
     def _failed(self, error: BaseException) -> None:
-        """Send `task_finished` if no attempt is left, while the exception is handled: receivers log it."""
+        """Send `task_finished` if no attempt is left, while the exception is handled."""
         if isinstance(self._job.outcome_of(error), Failed):
             recorded = error.__cause__ if isinstance(error, NotRetried) and error.__cause__ else error
             kind, described = type(recorded), describe(recorded)

@@ -1,4 +1,4 @@
-"""Django's tasks framework: `django.tasks` where Django has it, else the package `django-tasks`.
+"""Django's tasks framework: `django.tasks`, or else the package `django-tasks`.
 
 The two have the same classes under slightly different names; every other module takes them from here. Django has no
 annotations of its own, so everything is Any.

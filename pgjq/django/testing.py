@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def queue(name: str = "default", *, backend: str = "default") -> DjangoQueue:
-    """Return a queue on the Django connection of this thread, for `capture`, `assert_enqueued` and `refute_enqueued`.
+    """Return a queue on this thread's Django connection, for `capture` and the asserts.
 
     A task is compared by its path: `assert_enqueued(queue(), task="shop.tasks.receipt", args=[7])`.
     """
@@ -34,7 +34,7 @@ def queue(name: str = "default", *, backend: str = "default") -> DjangoQueue:
 
 
 def drain(*names: str, backend: str = "default", until: datetime | timedelta | None = None) -> int:
-    """Run the tasks of some queues, or of all of the backend, until nothing is due; return how many ran.
+    """Run the tasks of some or all queues until nothing is due; return how many ran.
 
     `until` moves a movable clock, as in `pgjq.testing.drain`.
     """
@@ -46,7 +46,7 @@ def drain(*names: str, backend: str = "default", until: datetime | timedelta | N
 
 
 def forget_jobs(*, backend: str = "default") -> None:
-    """Delete the jobs of a backend that keeps them in memory: a `TestCase` rolls back PostgreSQL's, and not these."""
+    """Delete the jobs of a backend in memory, which no rollback of a `TestCase` undoes."""
     forget(_backend(backend).settings)
 
 

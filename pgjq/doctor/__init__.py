@@ -1,4 +1,4 @@
-"""The doctor: check a storage, its workers and its queues, and say what to do about each finding.
+"""The doctor: check a storage, its workers and queues; say what to do about each finding.
 
 `examine(storage)` reads and judges; `pgjq doctor` prints. The judgements are pure functions: `queue_checks.py` judges
 workers, queues and jobs on every storage, `server_checks.py` judges a PostgreSQL server. A check whose read fails, such
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pgjq.doctor import queue_checks, server_checks
 from pgjq.doctor.failure_groups import judge_failures
-from pgjq.doctor.finding import Finding, Level, Thresholds
+from pgjq.doctor.finding import Finding, Level, Thresholds, worst
 from pgjq.errors import SchemaError, StorageError, StorageUnavailableError
 from pgjq.generic_inspection import inspection_of
 from pgjq.storage.inspection import JobSearch
@@ -34,7 +34,10 @@ Facts = TypeVar("Facts")
 
 
 async def examine(storage: Storage, thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return the findings of every check that the storage has the facts for; an unreachable one is a finding, too."""
+    """Return the findings of every check that the storage has the facts for.
+
+    That a storage cannot be reached is a finding as well.
+    """
     limits = thresholds or Thresholds()
     try:
         await storage.operations("async").queue_names()
@@ -61,12 +64,6 @@ def unusable(error: StorageError) -> list[Finding]:
     else:
         advice = "Check the rights of this login: docs/roles.md has the roles, and pgjq_monitor may read all of this."
     return [Finding("connection", "error", str(error), advice)]
-
-
-def worst(findings: Iterable[Finding]) -> Level:
-    """Return the most severe level of some findings."""
-    levels = {finding.level for finding in findings}
-    return "error" if "error" in levels else "warning" if "warning" in levels else "ok"
 
 
 async def _server(reads: Examination, limits: Thresholds) -> list[Finding]:
@@ -112,13 +109,14 @@ async def _fleet(reads: Inspection, examination: Examination | None, limits: Thr
     ]
 
 
-async def recent_failures(reads: Inspection, age: float) -> list[FoundJob]:
-    """Read jobs that wait for another attempt, and jobs that failed for good within some seconds."""
+async def recent_failures(
+    reads: Inspection, age: float, most: int = FAILURES, queue: str | None = None
+) -> list[FoundJob]:
+    """Read the `most` newest jobs that failed for good lately, and that wait for another attempt."""
     since = datetime.now(UTC) - timedelta(seconds=age)
-    failed = await reads.search(JobSearch(state="failed"), None, FAILURES)
-    failing = await reads.search(JobSearch(state="failing"), None, FAILURES)
-    recent = [job for job in failed.jobs if job.status.finished_at is not None and job.status.finished_at >= since]
-    return [*recent, *failing.jobs]
+    failed = await reads.search(JobSearch(queue=queue, state="failed", ended_after=since), None, most)
+    failing = await reads.search(JobSearch(queue=queue, state="failing"), None, most)
+    return [*failed.jobs, *failing.jobs]
 
 
 async def _judged(check: str, reading: Awaitable[Facts], judge: Callable[[Facts], Iterable[Finding]]) -> list[Finding]:

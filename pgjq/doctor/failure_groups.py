@@ -1,4 +1,4 @@
-"""Failures grouped by error: type and place, or type and the shape of the message where no place is known."""
+"""Failures grouped by error: type and place, or type and shape of the message."""
 
 from __future__ import annotations
 
@@ -35,6 +35,25 @@ class Group:
     last: FoundJob | None = None
     last_at: datetime | None = None
 
+    @property
+    def summary(self) -> str:
+        """How many jobs of which queues failed, with what and where."""
+        jobs = "1 job" if self.count == 1 else f"{self.count:,} jobs"
+        queues = ", ".join(sorted(self.queues)[:NAMED])
+        more = f" and {len(self.queues) - NAMED} more queues" if len(self.queues) > NAMED else ""
+        place = f" at {self.place}" if self.place else ""
+        again = f"; {self.failing:,} will be tried again" if self.failing else ""
+        return f"{jobs} of {queues}{more} failed with {self.type}{place}: {self.message[:200]}{again}"
+
+    @property
+    def remedy(self) -> str:
+        """What ends this kind of failure, in one sentence."""
+        if self.type == "Stalled" and "went silent" in self.message:
+            return "Read the log of its worker and of the machine: it was killed (out of memory?) or lost the storage."
+        if self.type == "Stalled":
+            return "Make the handler faster, or raise expire_in_seconds."
+        return "Mend the handler and deploy it."
+
 
 def groups_of(jobs: Iterable[FoundJob]) -> list[Group]:
     """Group failed and failing jobs, the largest group first."""
@@ -64,22 +83,17 @@ def _add(group: Group, job: FoundJob) -> None:
 
 
 def judge_failures(jobs: Iterable[FoundJob]) -> Iterator[Finding]:
-    """Judge jobs that failed lately or wait for another attempt: a group of them is a handler to mend."""
+    """Judge jobs that failed lately or wait for another attempt, grouped by error."""
     groups = groups_of(jobs)
     for group in groups[:NAMED]:
         if group.last is None:
             continue
         queue, job_id = group.last.status.queue, group.last.status.id
-        place = f" at {group.place}" if group.place else ""
-        jobs_text = "1 job" if group.count == 1 else f"{group.count:,} jobs"
-        again = f"; {group.failing:,} will be tried again" if group.failing else ""
-        yield Finding(
-            "failures",
-            "warning",
-            f"{jobs_text} of {', '.join(group.queues)} failed with {group.type}{place}: {group.message[:200]}{again}",
-            f"pgjq status {queue} {job_id} shows the traceback. Mend the handler and deploy it; then, for those that "
-            f"failed for good: pgjq jobs retry --queue {queue} --state failed",
-        )
+        advice = f"pgjq status {queue} {job_id} shows the {'runs' if group.type == 'Stalled' else 'traceback'}."
+        advice += f" {group.remedy}"
+        if group.count > group.failing:
+            advice += f" Then, for those that failed for good: pgjq jobs retry --queue {queue} --state failed"
+        yield Finding("failures", "warning", group.summary, advice)
     if len(groups) > NAMED:
         rest = sum(group.count for group in groups[NAMED:])
         yield Finding("failures", "warning", f"{rest:,} jobs failed with {len(groups) - NAMED} other errors",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Level = Literal["ok", "warning", "error"]
 
@@ -32,3 +35,9 @@ class Thresholds:
     dead_rows: int = 100_000
     bloat: int = 1024**3
     connections: float = 0.8
+
+
+def worst(findings: Iterable[Finding]) -> Level:
+    """Return the most severe level of some findings."""
+    levels = {finding.level for finding in findings}
+    return "error" if "error" in levels else "warning" if "warning" in levels else "ok"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pgjq.doctor.finding import Finding
+from pgjq.doctor.finding import Finding, worst
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from pgjq.storage.inspection import BlockedKey, Leader, QueueOverview, Stalled
 
 NAMED: Final = 3  # Names in a message; the rest is counted.
+QUEUES: Final = 10  # Queues with a finding of their own; the rest is counted.
 
 
 def judge_leader(leaders: Sequence[Leader], workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """Judge the election: while workers run, one of them leads the maintenance. Leading reapers are optional."""
+    """Judge the election: while workers run, one of them leads the maintenance."""
     holders = {leader.role: leader.holder for leader in leaders}
     if "maintenance" not in holders:
         return
@@ -67,32 +68,39 @@ def judge_queues(
     """Judge queues: whose ready jobs no worker serves, and whose wait is long."""
     served = {name for worker in workers if worker.alive for name in worker.queues}
     found = [finding for queue in queues for finding in _queue(queue, served, limits)]
-    yield from found or [Finding("queues", "ok", f"{_many(len(queues), 'queue')}, none waits without a worker")]
+    found.sort(key=lambda finding: finding.level != "error")
+    yield from found[:QUEUES] or [
+        Finding("queues", "ok", f"{_many(len(queues), 'queue')}, none waits without a worker")
+    ]
+    if len(found) > QUEUES:
+        level = worst(found[QUEUES:])
+        message = f"{len(found) - QUEUES:,} more findings about queues"
+        yield Finding("queues", level, message, "The overview of pgjq web and the view pgjq.backlog list all queues.")
 
 
 def _queue(queue: QueueOverview, served: Collection[str], limits: Thresholds) -> Iterator[Finding]:
     if not queue.ready:
         return
-    waiting = f"{'about ' if queue.is_estimate else ''}{_many(queue.about_ready, 'job')}"
+    waiting = f"{queue.ready_text} {'job waits' if queue.ready == 1 else 'jobs wait'}"
     if queue.paused:
-        message = f"queue {queue.name} is paused, and {waiting} wait"
+        message = f"queue {queue.name} is paused, and {waiting}"
         yield Finding("queues", "warning", message, f"When they may run: pgjq queues resume {queue.name}")
     elif queue.name not in served and queue.takes_dead_letters:
-        message = f"{waiting} wait as dead letters in queue {queue.name}"
+        message = f"{waiting} as dead letters in queue {queue.name}"
         advice = f"Mend what made them fail, then: pgjq queues redrive {queue.name}"
         yield Finding("queues", "warning", message, advice)
     elif queue.name not in served:
-        message = f"no worker serves queue {queue.name}, and {waiting} wait"
+        message = f"no worker serves queue {queue.name}, and {waiting}"
         advice = "Start one with the module that has its handler: pgjq worker MODULE:QUEUE"
         yield Finding("queues", "error", message, advice)
     elif queue.oldest is not None and queue.oldest > limits.ready_age:
-        message = f"the oldest job of queue {queue.name} has been ready for {_seconds(queue.oldest)}, {waiting} wait"
+        message = f"the oldest job of queue {queue.name} has been ready for {_seconds(queue.oldest)}, {waiting}"
         advice = "Add workers or raise --concurrency; pgjq top shows what keeps the workers busy."
         yield Finding("queues", "warning", message, advice)
 
 
 def judge_tasks(tasks: Sequence[PutBackTask]) -> Iterator[Finding]:
-    """Judge tasks whose jobs were put back: workers put a task that they do not know back after 10 s or more."""
+    """Judge tasks whose jobs were put back because no worker knows the task."""
     for task in tasks:
         yield Finding(
             "tasks",

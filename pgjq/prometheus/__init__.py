@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: of a storage and of worker processes. Needs the extra `prometheus`.
+"""Metrics for Prometheus, of a storage and of workers. Needs the extra `prometheus`.
 
 * `Collector(storage)` reads the storage: one exporter serves all, with any number of workers or none. `pgjq metrics`
   serves it.
@@ -112,7 +112,7 @@ def instrument(*targets: Queue | AsyncQueue | Worker, registry: Any = None) -> W
 
 
 def exposition(*collectors: Collector | WorkerCollector) -> tuple[str, bytes]:
-    """Return the content type and the text that a scrape of these metrics and of this process gets."""
+    """Return the content type and text of a scrape of these metrics and of this process."""
     check_installed()
     from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 

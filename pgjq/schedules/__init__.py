@@ -1,1 +1,4 @@
-"""Schedules: calendars, definitions, and the decision which jobs a tick makes. No I/O, no clock, no threads."""
+"""Schedules: calendars, definitions, and which jobs a tick makes.
+
+No I/O, no clock, no threads.
+"""

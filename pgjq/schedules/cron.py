@@ -62,7 +62,7 @@ WEEKDAY: Final = Field("weekday", 0, SUNDAY, {name: n for n, name in enumerate(W
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression. Weekdays count from 0, Sunday; `nth` has pairs of a weekday and 1 to 5, or `LAST`."""
+    """A parsed expression; weekdays count from 0, Sunday; `nth` pairs one with 1 to 5 or LAST."""
 
     text: str
     seconds: tuple[int, ...]
@@ -88,7 +88,7 @@ class Cron:
         return by_day or by_weekday if self.either else by_day and by_weekday
 
     def date_from(self, ordinal: int) -> int | None:
-        """Return the first matching date at or after a date; None within the horizon. Dates are ordinals."""
+        """Return the first matching date from a date on, as ordinals; None within the horizon."""
         day = date.fromordinal(ordinal)
         last = min(day.year + HORIZON_YEARS, LAST_YEAR)
         while day.year <= last:
@@ -187,7 +187,7 @@ def _of_fields(text: str, words: list[str]) -> Cron:
 
 
 def _hours(word: str, text: str) -> tuple[tuple[int, ...], bool]:
-    """Return the hours, and whether they are an interval that only the end of the day ends: `*`, `*/2`, `1/3`."""
+    """Return the hours, and whether they are an interval: `*`, `*/2`, `1/3`."""
     hours = sorted(_values(HOUR, word, text))
     span, _, step = word.partition("/")
     is_step = bool(step) and "," not in word and ("-" not in span or span.endswith(f"-{HOUR.high}"))

@@ -1,4 +1,4 @@
-"""What the ticks of a due schedule make: a decision from its definition, its `next_run_at` and the time.
+"""Plan the ticks of a due schedule from its definition, its `next_run_at` and the time.
 
 * The ticks from `next_run_at` to now are due: usually one, more if no worker has looked for a while.
 * `missed` says which of them make a job. `"skip"`: each that is at most `starting_deadline` late (60 s unless set);
@@ -73,7 +73,7 @@ def next_runs(schedule: Schedule, count: int, now: datetime) -> list[datetime]:
 
 
 def runs_between(schedule: Schedule, since: datetime, until: datetime) -> list[datetime]:
-    """Return the runs of a schedule in `[since, until)`; ValidationError if there are more than 1,000."""
+    """Return a schedule's runs in `[since, until)`; ValidationError if more than 1,000."""
     times, found = schedule.times(), list[datetime]()
     following = times.after(since - MICROSECOND)
     while following is not None and following < until:
@@ -85,7 +85,7 @@ def runs_between(schedule: Schedule, since: datetime, until: datetime) -> list[d
 
 
 def spread(schedule: Schedule, tick: datetime) -> timedelta:
-    """Return how much later than its tick a job runs: from 0 up to `jitter`, the same on every worker."""
+    """Return how much later than its tick a job runs: 0 to `jitter`, the same on every worker."""
     if not schedule.jitter:
         return timedelta()
     digest = hashlib.sha256(f"{schedule.name}@{tick_name(tick)}".encode()).digest()
@@ -93,7 +93,7 @@ def spread(schedule: Schedule, tick: datetime) -> timedelta:
 
 
 def _due(schedule: Schedule, times: Times, now: datetime) -> list[datetime]:
-    """List the last due ticks, oldest first: those that may make a job, and those that leave a trace."""
+    """List the last due ticks, oldest first: those that may make a job or are recorded."""
     first, found = schedule.next_run_at, list[datetime]()
     most = TRACES + 1 if schedule.missed == "once" or schedule.paused else AT_MOST
     moment = times.before(now + MICROSECOND)

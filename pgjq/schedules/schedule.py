@@ -186,7 +186,10 @@ def define(name: Any, queue: Any, payload: Payload, now: datetime, values: Mappi
 
 
 def change(schedule: Schedule, payload: Payload | None, now: datetime, values: Mapping[str, Any]) -> Schedule:
-    """Apply the changes of `update_schedule`; None removes an option. A changed time counts from now."""
+    """Apply the changes of `update_schedule`; None removes an option.
+
+    A changed time counts from now.
+    """
     values = dict(values)
     if "cron" in values and values["cron"] is not None:
         values.setdefault("every", None)
@@ -230,7 +233,9 @@ def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
         if name in CHANGEABLE:
             checked[name] = _CHECKS[name](value)
         elif name in NOT_OF_SCHEDULES:
-            raise ValidationError(f"a schedule's jobs run at its ticks: {name} is not for them; jitter spreads them")
+            raise ValidationError(
+                f"a schedule's jobs run at its ticks, so {name} does not apply; use jitter to spread them"
+            )
         else:
             options[name] = value.total_seconds() if isinstance(value, timedelta) else value
     if options:

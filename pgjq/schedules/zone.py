@@ -47,7 +47,7 @@ def local_day(zone: ZoneInfo, second: int) -> int:
 
 @lru_cache(maxsize=4096)
 def pieces(zone: ZoneInfo, ordinal: int) -> tuple[OffsetPeriod, ...]:
-    """Return each local time of a local day once, in the order of real time; none if the zone skipped the whole day.
+    """Return each local time of a day once, in real order; none if the zone skipped the day.
 
     Local times that occur twice are in the first piece only; skipped local times have a piece, too.
     """
@@ -69,7 +69,7 @@ def pieces(zone: ZoneInfo, ordinal: int) -> tuple[OffsetPeriod, ...]:
 
 @lru_cache(maxsize=4096)
 def whole_day(zone: ZoneInfo, ordinal: int) -> tuple[OffsetPeriod, ...]:
-    """Return a local day as one piece of real time: its clock is not set before the next day begins.
+    """Return a day as one piece of real time: its clock is not set before the next day.
 
     So a day on which the clock is set has, for example, 23 or 25 hours; a day that the zone skipped has no piece.
     """

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `pgjq` in a session. Where pgjq is installed, Spark also finds it itself."""
+    """Register the format `pgjq` in a session; with pgjq installed, Spark finds it as well."""
     spark.dataSource.register(PgjqDataSource)
 
 

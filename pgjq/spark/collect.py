@@ -1,4 +1,4 @@
-"""Round trip: enqueue the rows of a data frame, wait for the jobs, and return their results as a data frame.
+"""Round trip: enqueue a data frame's rows, wait, and return the results as a data frame.
 
 The driver waits, and asks the database how many jobs are left; no executor is held meanwhile, so the jobs may run on
 the same cluster (`pgjq.spark.process`). Ids that had a job before the write are waited for as well: the same call after
@@ -62,7 +62,7 @@ def enqueue_and_collect(
     cancel: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Enqueue a data frame as `write` does, wait until its jobs have ended, and return their results and errors.
+    """Enqueue a data frame as `write` does; wait for its jobs; return their results and errors.
 
     The result has one row for each id: `id, state, result, error, attempts, started_at, finished_at`, with `result` and
     `error` as JSON. It is cached; `unpersist` it when you are done. `progress` gets the numbers of jobs that have ended

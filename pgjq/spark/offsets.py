@@ -27,8 +27,16 @@ _REMEDY: Final = "start the stream with a new checkpoint, and to continue from a
 _SINCE: Final = {"history": "finishedAfter", "events": "eventAfter"}
 
 
+class OffsetError(StorageError):
+    """This server cannot continue from an offset; `reason` says why, and the message also what to do."""
+
+    def __init__(self, reason: str, view: View) -> None:
+        super().__init__(f"{reason}; {_REMEDY.format(_SINCE[view])}")
+        self.reason = reason
+
+
 class Server(NamedTuple):
-    """A server: its identifier, its timeline, the end of what can no longer change, and its newest transaction."""
+    """A server: identifier, timeline, newest transaction, and where rows can no longer change."""
 
     identifier: str
     timeline: int
@@ -44,31 +52,32 @@ def make_offset(here: OneShotConnection, view: View, server: Server, since: int,
 
 
 def read_offset(here: OneShotConnection, view: View, server: Server, offset: Offset) -> int:
-    """Return the transaction number from which this server continues an offset; raise if it cannot."""
+    """Return the transaction from which this server continues an offset; raise if it cannot."""
     number, timeline = int(offset["xid"]), offset.get("tli")
-    remedy = _REMEDY.format(_SINCE[view])
     if offset.get("sys") != server.identifier:
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint is of another PostgreSQL server ({offset.get('sys')}, and this is {server.identifier}): "
-            f"transactions are numbered by each server for itself; {remedy}"
+            "transactions are numbered by each server for itself",
+            view,
         )
     if number > server.newest:
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint has read transactions to {number}, and the server's newest is {server.newest}: "
-            f"the server was restored, or is a standby that was promoted without them; {remedy}"
+            "the server was restored, or is a standby that was promoted without them",
+            view,
         )
     if timeline == server.timeline or not number:
         return number
     last = offset.get("last")
     if last is None or not _has_row(here, view, last):
-        raise StorageError(
+        raise OffsetError(
             f"this checkpoint is of timeline {timeline}, and the server's is {server.timeline}: "
-            "a standby was promoted or a backup was restored, without the last row that the stream has read; "
-            f"{remedy}"
+            "a standby was promoted or a backup was restored, without the last row that the stream has read",
+            view,
         )
     return int(last[0]) + 1
 
 
 def _has_row(here: OneShotConnection, view: View, last: list[str]) -> bool:
     named = dict(zip(("xid", "n", "at"), last, strict=True))
-    return here.fetch("has_stream_row", {"view": view} | named)[0][0]
+    return here.fetch("stream_row_exists", {"view": view} | named)[0][0]

@@ -1,4 +1,4 @@
-"""Rows of a write that cannot be jobs: put on the stage with the reason, for the table `pgjq.quarantine`.
+"""Rows of a write that cannot be jobs, with the reason, for `pgjq.quarantine`.
 
 A batch is converted and copied as a whole. If that fails, it is converted row by row, and each row that fails is put
 aside with its error. If the server refuses a row, which it names by its number, the copy of that batch is undone, the
@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import ValidationError
-from pgjq.spark.jobs import stage_batch, stage_schema
+from pgjq.spark.job_rows import stage_batch, stage_schema
 from pgjq.spark.lazy_imports import pa
 from pgjq.spark.staging import find_refused_row, translated
 from pgjq.storage.postgres.oneshot import oneshot_connection
@@ -27,7 +27,7 @@ KEPT: Final = 10_000  # Characters of the payload.
 
 
 def fill_with_quarantine(options: Options, write: str, batches: Iterator[Any]) -> tuple[str | None, int]:
-    """Copy all rows to a new stage of a write, bad ones with their reasons; return its name and the valid rows."""
+    """Copy rows to a new stage, bad ones with reasons; return its name and the valid rows."""
     stage, valid = "", 0
     with oneshot_connection(options.conninfo, options.schema) as here, here.transaction():
 
@@ -62,7 +62,7 @@ def _copy_valid(copy: Callable[[Any], None], rows: Any) -> tuple[int, list[dict[
 
 
 def _sort(batch: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the rows that can be jobs as far as this process can tell, and the others with their reasons."""
+    """Return the rows that can be jobs, as far as known here, and the others with reasons."""
     try:
         return pa.Table.from_batches([stage_batch(batch)]), []
     except ValidationError:
@@ -119,7 +119,7 @@ def _put_aside(rows: Any, reasons: dict[int, str], bad: list[dict[str, Any]]) ->
 
 
 def _aside(bad: list[dict[str, Any]]) -> Any:
-    """Return rows for the stage that carry what was put aside; a NUL is not in PostgreSQL's texts."""
+    """Return rows for the stage that carry invalid rows, without NUL, which texts cannot have."""
     count = len(bad)
     told = [json.dumps(row).replace("\\u0000", "\\ufffd") for row in bad]
     columns = [

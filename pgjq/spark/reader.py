@@ -66,7 +66,7 @@ class JobsReader(DataSourceReader):
             if first is None:
                 return [NOTHING]  # Spark would read an empty list as one partition of None.
             params |= parts_of(self._options) | {"percent": min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))}
-            ((cuts,),) = here.fetch("job_cuts", params)
+            ((cuts,),) = here.fetch("job_split_points", params)
         return [Span(*span, *seen) for span in split(first, last + 1, cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -114,7 +114,7 @@ def conditions_of(options: Options) -> list[Condition]:
 
 
 def check_queue_exists(options: Options, *, has_queue: bool) -> None:
-    """Raise an error if the options name a queue that does not exist: no rows would look like an empty one."""
+    """Raise an error if the options name an unknown queue, which would look like an empty one."""
     if options.queue is not None and not has_queue:
         raise no_queue(options.queue)
 
@@ -132,12 +132,12 @@ def read_span(
     queries, columns, names = Queries(options.schema), schema.fieldNames(), None
     if options.view == "history":
         columns = [NUMBERED.get(column, column) for column in columns]
-        names = queries.written("number_names", {})
+        names = queries.written("names_of_numbers", {})
     statement = write_select(queries, options.view, asdict(span), columns, conditions)
     return read_batches(options.conninfo, statement, schema, names)
 
 
 def split(first: int, last: int, cuts: Sequence[int] | None) -> list[tuple[int, int]]:
-    """Cut the numbers from `first` to before `last` at these numbers; each range has one number at least."""
+    """Cut the numbers from `first` to before `last` at these; no range is empty."""
     inner = {cut for cut in cuts or () if first < cut < last}
     return list(pairwise([first, *sorted(inner), last]))

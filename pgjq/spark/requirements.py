@@ -28,7 +28,7 @@ def check_java() -> str:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if program is None:
-        raise RequirementError(f"There is no Java here. {_INSTALL}")
+        raise RequirementError(f"Java not found. {_INSTALL}")
     try:
         told = subprocess.run((program, "-version"), capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -37,7 +37,7 @@ def check_java() -> str:
     version = java_version(said)
     if version is None:
         first = said.splitlines()[0] if said else "nothing"
-        raise RequirementError(f"{program} does not tell its version, it says: {first}. {_INSTALL}")
+        raise RequirementError(f"{program} prints no version but: {first}. {_INSTALL}")
     if version < JAVA:
         raise RequirementError(f"{program} is Java {version}. {_INSTALL}")
     return program

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.adbc import append, connect, read
-from pgjq.spark.jobs import staged
+from pgjq.spark.job_rows import staged
 from pgjq.spark.lazy_imports import adbc, pa
 from pgjq.storage.postgres.queries import Queries
 from pgjq.storage.postgres.queries_with_literals import write as literal
@@ -87,7 +87,7 @@ class Checked:
 
 
 def translated(error: Exception, name: Callable[[int], str]) -> Exception:
-    """Convert an error: an invalid row, whose number `name` turns into words, or a failure of the server."""
+    """Convert an error: an invalid row, which `name` describes, or a failure of the server."""
     said = str(error)
     if place := find_refused_row(error):
         wrong = "is not JSON" if getattr(error, "sqlstate", None) == _NO_JSON else "cannot be stored"

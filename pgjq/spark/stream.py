@@ -1,4 +1,4 @@
-"""Endings, or recorded state changes, as a stream: each of them once, whatever the order of commits.
+"""Endings or recorded state changes as a stream: each once, in any order of commits.
 
 Every row has the number of its transaction. An offset is such a number, and a batch is the rows of all transactions
 from one number to before another. A batch ends at the oldest open transaction: nothing before it can appear any more.
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return oneshot_connection(self._options.conninfo, self._options.schema)
 
     def _find_limits(self, here: OneShotConnection) -> Server:
-        """Return the server and how far a batch may go; report an open transaction that holds it back."""
+        """Return the server and a batch's end; report an open transaction that holds it back."""
         view, params = self._options.view, {"view": self._options.view, "queue": self._options.queue}
         *told, restored, has_queue, are_events_recorded = here.fetch("stream_snapshot", params)[0]
         server = Server(*told)
@@ -125,9 +125,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waits_for = holder
 
     def _batch_end(self, here: OneShotConnection, since: int, until: int, limit: int | None) -> int | None:
-        """Return the end of the next batch: none if nothing has happened, as an empty batch is work, too."""
+        """Return the end of the next batch; the same as before if nothing has happened."""
         params = self._between(since, until)
-        if not here.fetch("has_stream_rows", params)[0][0]:
+        if not here.fetch("stream_has_rows", params)[0][0]:
             return None
         found = [] if limit is None else here.fetch("stream_stop", params | {"limit": limit})
         return found[0][0] if found else until

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
 from pgjq.spark.commit import Write, make_jobs
-from pgjq.spark.jobs import check_frame
+from pgjq.spark.job_rows import check_frame
 from pgjq.spark.quarantine import fill_with_quarantine
 from pgjq.spark.staging import fill_stage
 from pgjq.storage.postgres.oneshot import oneshot_connection
@@ -54,7 +54,7 @@ class Staged(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a write: the numbers of jobs added, of jobs that existed before, and of rows in quarantine."""
+    """The result of a write: jobs added, jobs that existed before, rows in quarantine."""
 
     write_id: str
     queue: str
@@ -85,7 +85,7 @@ class _Enqueueing:
         """Make the jobs, or find that they were made; ask again if the reply was lost."""
         done = [message for message in messages if isinstance(message, Staged)]
         if len(done) < len(messages):
-            raise StorageError("a task did not say what it has staged; nothing was enqueued")
+            raise StorageError("a task did not report its stage; nothing was enqueued")
         stages = [message.stage for message in done if message.stage is not None]
         expected = sum(message.rows for message in done)
         jobs, duplicates, before = self._make_jobs(Write(self._queue, stages, expected, write_id, batch))

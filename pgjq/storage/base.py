@@ -109,8 +109,9 @@ class Operations(Protocol):
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Return which of these settlements succeeded, after a `settle` whose reply was lost.
 
-        The state is what `settle` would have returned; None if the run goes on, was ended by a reaper in another state
-        than the outcome asks for, or if the job was claimed again or is gone, so that the storage does not know.
+        The state is what `settle` would have returned; None if the run goes on, if a reaper or an operator ended it, or
+        if the storage does not know: the job is gone, or was released and is not where it returned to any more. A run
+        whose cancellation was requested is `cancelled`, whether a settlement or a reaper ended it.
         """
         ...
 
@@ -165,7 +166,7 @@ class Operations(Protocol):
         ...
 
     async def release(self, queue: str, job_ids: Sequence[str]) -> int:
-        """Take running jobs away from their workers, without counting their attempts; return how many.
+        """Take running jobs away from their workers; return how many. Their attempts do not count.
 
         Their runs are recorded as `lease_lost`. A requested cancellation wins.
         """
@@ -174,7 +175,7 @@ class Operations(Protocol):
     async def reschedule(
         self, queue: str, job_id: str, *, run_at: datetime | None = None, priority: int | None = None
     ) -> JobStatus | None:
-        """Change when a waiting job may run, and its priority; return it as it is then, None without such a job.
+        """Change when a waiting job may run, and its priority; return it, or None without one.
 
         A job in another state is left alone.
         """

@@ -1,4 +1,4 @@
-"""Examination: what `pgjq doctor` reads of a server, beside `Inspection`. Values, and the protocol that returns them.
+"""What `pgjq doctor` reads of a server, beside `Inspection`: values and their protocol.
 
 A storage with a server of its own may have a method `examination()`; others are judged by their inspection alone.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The server and this session. `skew` is the server's clock minus this machine's, in seconds."""
+    """The server and this session; `skew` is the server's clock minus ours, in seconds."""
 
     version: str
     is_supported: bool
@@ -35,7 +35,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session, prepared transaction or replication slot that keeps vacuum from removing dead rows."""
+    """A session, prepared transaction or slot that keeps vacuum from removing dead rows."""
 
     kind: str
     name: str
@@ -68,7 +68,7 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSilence:
-    """How long a worker has been silent, and how often it should be heard, in seconds."""
+    """How long a worker has been silent, and how often it should report, in seconds."""
 
     worker: str
     heartbeat: float
@@ -77,7 +77,7 @@ class WorkerSilence:
 
 @dataclass(frozen=True, slots=True)
 class PutBackTask:
-    """A task whose jobs workers put back without a run that counts; `times` is the most for one job."""
+    """A task whose jobs workers put back uncounted; `times` is the most for one job."""
 
     queue: str
     task: str

@@ -21,7 +21,7 @@ MANY = 100  # Ready jobs of a queue are counted up to this number; beyond it the
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """A queue at a glance. `ready` is exact below `MANY`; `counted` is the last full count, if any."""
+    """A queue at a glance; `ready` is exact below `MANY`, `counted` the last full count."""
 
     name: str
     paused: bool
@@ -41,6 +41,20 @@ class QueueOverview:
         """Whether `about_ready` is not exact."""
         return self.ready >= MANY
 
+    @property
+    def ready_short(self) -> str:
+        """Ready jobs for a table."""
+        if not self.is_estimate:
+            return f"{self.ready:,}"
+        return f"~ {self.about_ready:,}" if self.about_ready > MANY else f"{MANY}+"
+
+    @property
+    def ready_text(self) -> str:
+        """Ready jobs in words: exact if few, else as they were last counted, or that there are many."""
+        if not self.is_estimate:
+            return f"{self.ready:,}"
+        return f"about {self.about_ready:,}" if self.about_ready > MANY else f"at least {MANY}"
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -57,7 +71,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """Endings of one minute; `waited` and `ran` are typical seconds, `oldest` the age of the oldest ready job."""
+    """Endings of one minute, with typical seconds of waits and runs, and the oldest ready age."""
 
     at: datetime
     completed: int
@@ -71,7 +85,7 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class JobSearch:
-    """What to search for; `error` is contained in an error's type, message or place, `task` and others are exact."""
+    """What to search for: parts of an error's type, message or place; other fields are exact."""
 
     queue: str | None = None
     state: State | None = None
@@ -96,7 +110,7 @@ class FoundJob:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """Jobs that were found. With `next`, the search stopped there: the page was full, or enough was looked at."""
+    """Jobs that were found; with `next`, the search stopped there, and there may be more."""
 
     jobs: Sequence[FoundJob]
     next: str | None = None
@@ -106,7 +120,7 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A job's payload and checkpoint as stored, or the beginning of them, with their whole sizes."""
+    """A job's payload and checkpoint, or the beginning of them, with their whole sizes."""
 
     payload: bytes | None = None
     payload_size: int = 0
@@ -127,7 +141,7 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class BlockedKey:
-    """A key in strict order behind a job that failed or is failing; `waiting` is exact below 100."""
+    """A strictly ordered key behind a failed or failing job; `waiting` is exact below 100."""
 
     queue: str
     key: str
@@ -139,7 +153,7 @@ class BlockedKey:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads in a role; `holder` is None if no one does."""
+    """The leader of a role; `holder` is None while there is none."""
 
     role: str
     holder: str | None
@@ -157,7 +171,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An action that a person took: `ids` are the first of `meant` jobs; `count` of them changed."""
+    """An action of a person: `ids` are the first of `meant` jobs; `count` of them changed."""
 
     number: int
     at: datetime

@@ -1,4 +1,4 @@
-"""Metrics: what an exporter reads of a storage at once. Values, and the protocol that returns them.
+"""What an exporter of metrics reads of a storage at once: values and their protocol.
 
 A storage may have a method `metrics()` that returns a `MetricsReader`; others are read through their operations
 (`pgjq.generic_metrics`).
@@ -53,5 +53,5 @@ class MetricsReader(Protocol):
         ...
 
     async def scale(self, queue: str, target: float) -> int:
-        """Return the slots of workers that a queue needs, so that what is ready starts within a number of seconds."""
+        """Return the slots a queue needs to start what is ready within a number of seconds."""
         ...

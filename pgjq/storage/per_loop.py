@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """Makes a value for a loop at its first use, and forgets the values of closed loops. Thread-safe.
+    """Makes a value for a loop at first use, and drops those of closed loops. Thread-safe.
 
     `forget` is called for each closed loop. No value is made while another thread removes them.
     """

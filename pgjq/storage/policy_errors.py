@@ -12,7 +12,7 @@ def needs_key(job_id: str) -> PolicyError:
 
 def no_slot(queue: str, job_id: str) -> PolicyError:
     """Return the error of a retry while another job of the key has the slot."""
-    return PolicyError(f"queue {queue!r} has no slot for job {job_id!r} now: another job of its key has it")
+    return PolicyError(f"queue {queue!r} has no slot for job {job_id!r} now: another job of its key holds it")
 
 
 def cannot_change(queue: str, what: str) -> PolicyError:
@@ -26,7 +26,7 @@ def is_dead_letter_of(queue: str, other: str) -> PolicyError:
 
 
 def not_strict(queue: str) -> PolicyError:
-    """Return the error of asking for the blocked keys of a queue in which no failed job blocks a key."""
+    """Return the error for asking for blocked keys of a queue whose keys nothing blocks."""
     return PolicyError(f"queue {queue!r} is not key_strict_fifo: nothing in it is blocked by failed jobs")
 
 

@@ -1,4 +1,4 @@
-"""What an operation opens, and its caller closes: a job's transaction, a subscription, a result waiter."""
+"""What an operation opens and its caller closes: transaction, subscription, result waiter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for one job to finish: a notification wakes the waiter, which then reads the job's state.
+"""Wait for a job to end: a notification wakes the waiter, which reads the job's state.
 
 A notification may come late, more than once or, behind a pooler, never. So the result is always read from the storage,
 by a job number that no other job ever has. A subclass enqueues and reads; the waiting is the same for all storages.

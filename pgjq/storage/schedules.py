@@ -1,4 +1,4 @@
-"""The part of the storage interface that keeps schedules: for storages with the capability `definitions`.
+"""The part of the storage interface for schedules, with the capability `definitions`.
 
 A tick is a compare-and-set: `tick` applies a plan only to the revision of the schedule that the plan was made from, and
 in the same commit makes the jobs and sets the next run. So any number of workers may tick at once, without a leader.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DueSchedules(NamedTuple):
-    """The schedules that are due, the time, and the real seconds after which to look again if none is.
+    """The due schedules, the time, and the seconds after which to look again if none is due.
 
     `any_left` is False if no schedule will ever be due, as things are.
     """
@@ -51,7 +51,7 @@ class ScheduleOperations(Protocol):
         ...
 
     async def due_schedules(self, *, limit: int, poll: float) -> DueSchedules:
-        """List schedules that are due, the longest due first, without those that another worker is ticking.
+        """List due schedules, the longest due first, without those that another worker ticks.
 
         `poll` is the wait of a storage that cannot notify.
         """
@@ -69,5 +69,5 @@ class ScheduleOperations(Protocol):
         ...
 
     async def watch_schedules(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed`, on any thread, when a schedule or the clock was set; return how to end this."""
+        """Call `changed`, on any thread, when a schedule or the clock is set; return an undo."""
         ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgjq.options import NO_OPTIONS, JobOptions
-from pgjq.outcome import may_have_led_to
+from pgjq.outcome import state_settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pgjq.job import Action, JobError, Reason, State
     from pgjq.options import Headers
-    from pgjq.outcome import Outcome
+    from pgjq.outcome import EndedRun, Outcome
 
 
 def _meaning(text: str) -> dict[str, str]:
@@ -86,10 +86,9 @@ class Settled(NamedTuple):
     state: State | None
 
 
-def settled_as(settlement: Settlement, state: State | None, same_error: bool) -> Settled:  # noqa: FBT001
-    """Return one result of `find_settled`; `state` is the job's after the run, None if unknown."""
-    known = state is not None and may_have_led_to(settlement.outcome, state, same_error=same_error)
-    return Settled(settlement.lease, state if known else None)
+def settled_as(settlement: Settlement, run: EndedRun | None) -> Settled:
+    """Return one result of `find_settled`; None: the run goes on, or the storage has forgotten it."""
+    return Settled(settlement.lease, None if run is None else state_settled(settlement.outcome, run))
 
 
 @dataclass(frozen=True, slots=True)

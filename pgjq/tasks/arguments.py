@@ -1,4 +1,4 @@
-"""The arguments of a task: checked when it is enqueued, converted to the annotated types when it runs.
+"""The arguments of a task: checked at the enqueue, converted to their types at the run.
 
 An argument must bind to the function's signature, convert to its annotated type after the serde has written and read
 it, and not belong to a parameter with `Depends`. A parameter without annotation takes what the serde takes.
@@ -25,7 +25,7 @@ EXACT: Final = frozenset((str, int, float, bool, type(None)))
 
 
 class Parameter(NamedTuple):
-    """A parameter: its name, its annotated type, and that type if values of it need no conversion."""
+    """A parameter: its name, its type, and that type if values need no conversion."""
 
     name: str
     kind: Any
@@ -84,7 +84,7 @@ class Arguments:
                     self._named[parameter.name] = entry
 
     def _count(self) -> None:
-        """Compute how many positional arguments alone are a valid call, so that most calls need no binding."""
+        """Count the positional arguments that alone are valid, so that most calls need no binding."""
         parameters = list(self.signature.parameters.values())
         needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         only_named = any(p.kind is p.KEYWORD_ONLY for p in needed)
@@ -125,7 +125,7 @@ class Arguments:
         return {name: value for name, value in bound.arguments.items() if not isinstance(value, Dependency)}
 
     def explain(self, args: Sequence[Any], kwargs: Mapping[str, Any], serde: Serde) -> None:
-        """Raise a ValidationError that names the argument that the serde cannot write, if one of them alone fails."""
+        """Raise a ValidationError that names the one argument that the serde cannot write."""
         for parameter, value in zip(self._in_order(), args, strict=False):
             self._converted(parameter.name, value, serde)
         for name, value in kwargs.items():

@@ -45,7 +45,7 @@ class Call:
         return self.task.job_options(self.singleton_key)
 
     def explain(self, serde: Serde) -> None:
-        """Raise a ValidationError that names the argument that the serde cannot write, if there is one."""
+        """Raise a ValidationError that names the argument that the serde cannot write, if any."""
         self.task.arguments.explain(self.payload["args"], self.payload["kwargs"], serde)
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Call:
 
 
 class TaskJob(NewJob):
-    """A job of a task: it is retried with backoff unless it or its queue's definition says otherwise."""
+    """A job of a task, retried with backoff unless it or its queue's definition says otherwise."""
 
     __slots__ = ()
 

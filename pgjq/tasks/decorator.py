@@ -77,7 +77,7 @@ class Tasks:
 
 
 def callers_names() -> Mapping[str, Any]:
-    """Return the local names where a task is defined in a function, for annotations that use them."""
+    """Return the local names around a task in a function, for annotations that use them."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = None if frame is None else frame.f_back

@@ -66,7 +66,7 @@ def Depends(provider: Callable[..., Coroutine[Any, Any, T]]) -> T: ...  # pyrigh
 @overload
 def Depends(provider: Callable[..., T]) -> T: ...
 def Depends(provider: Any) -> Any:  # noqa: N802  (the contract's name)
-    """Declare, as a parameter's default, a value that the worker provides for each run of a task.
+    """Declare, as a parameter's default, a value that the worker provides for each run.
 
     The parameter is no argument of the job: passing one is a ValidationError.
     """
@@ -74,7 +74,7 @@ def Depends(provider: Any) -> Any:  # noqa: N802  (the contract's name)
 
 
 class using_dependencies:  # noqa: N801  (used as a function, in `with`)
-    """Replace providers in this process while a `with` block runs, for tests: `{provider: fake}`.
+    """Replace providers in this process for a `with` block, for tests: `{provider: fake}`.
 
     A fake is a provider of any kind, or a value. Blocks nest, and count for the workers of the process.
     """
@@ -116,7 +116,7 @@ def dependencies_of(function: Callable[..., Any]) -> Mapping[str, Dependency]:
 
 
 def check_dependencies(function: Callable[..., Any], path: tuple[Provider, ...] = ()) -> None:
-    """Refuse dependencies that depend on themselves, and parameters that only take positional arguments."""
+    """Refuse circular dependencies, and dependencies as positional-only parameters."""
     for name, dependency in dependencies_of(function).items():
         if inspect.signature(function).parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
             raise ValidationError(f"parameter {name!r} of {_name(function)} cannot be positional-only and have Depends")
@@ -128,7 +128,7 @@ def check_dependencies(function: Callable[..., Any], path: tuple[Provider, ...] 
 
 
 class Resolution:
-    """The dependencies of one run. `wait` runs a coroutine: by awaiting, or by blocking the thread."""
+    """The dependencies of one run; `wait` awaits a coroutine, or blocks the thread for it."""
 
     def __init__(self, wait: Wait) -> None:
         self._wait = wait

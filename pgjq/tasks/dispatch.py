@@ -1,4 +1,4 @@
-"""The worker's side of tasks: find a job's task, convert its arguments, resolve dependencies, call the function.
+"""The worker's side of tasks: find the task, convert arguments, call the function.
 
 A job that names no task of this worker, or a newer version of one, is put back: its attempt does not count, and it is
 due again after 10 s, 20 s, and so on up to 5 minutes. So new jobs wait for new workers during a rolling deployment.
@@ -144,7 +144,7 @@ def _version(job: AnyJob) -> int:
     version: Any = payload.get("version", 1) if type(payload) is dict else None
     if type(version) is not int:
         raise InvalidArgumentsError from ValidationError(
-            f"the payload of task {job.task!r} must be an object with a whole version"
+            f"the payload of task {job.task!r} must be an object whose version is a whole number"
         )
     return version
 
@@ -158,7 +158,7 @@ def _arguments(task: TaskBase[Any, Any], job: AnyJob) -> tuple[list[Any], dict[s
 
 
 def _writer(task: TaskBase[Any, Any]) -> Callable[[Any], Any]:
-    """Return what makes a result that any serde can write: a set, or a class with a set in it, becomes data."""
+    """Return a function that makes results writable for any serde: sets become data."""
     return structured if _needs_structure(task.arguments.returns) else unchanged
 
 

@@ -42,7 +42,7 @@ Kinds = tuple[type[BaseException] | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """The options of a task that decide about its exceptions; what they leave open, the job's retry policy decides."""
+    """The options of a task for its exceptions; else the job's retry policy decides."""
 
     retry_on: Kinds | None = None
     discard_on: Kinds = ()
@@ -100,7 +100,7 @@ class RetryRule:
 
 
 def to_headers(options: Mapping[str, Any], known: dict[str, Backoff]) -> dict[str, str]:
-    """Return the headers of a job whose call sets its own `retry_on`, `discard_on` or `backoff`; None unsets one.
+    """Return the headers of a job whose call sets its own retry options; None unsets one.
 
     A function of `backoff` becomes known.
     """
@@ -145,7 +145,7 @@ def _name(kind: Any) -> str:
 
 
 def make_rule(options: Mapping[str, Any], module: str, known: Mapping[str, Backoff]) -> RetryRule:
-    """Check the options of a task whose function is in this module; None stands for an option that was not set."""
+    """Check the retry options of a task of this module; None is an option that was not set."""
     retry_on, discard_on, backoff = (options.get(name) for name in RULES)
     return RetryRule(
         None if retry_on is None else _types("retry_on", retry_on),

@@ -56,7 +56,7 @@ class AsyncScheduleDecorator(Protocol):
 
 
 def make_call(queue: Any, target: Any, names: Mapping[str, Any]) -> tuple[Any, Call]:
-    """Return what the decorator returns, and the call that the schedule makes, of a function, a task or a call."""
+    """Return what the decorator returns, and the schedule's call, of a function or a task."""
     if isinstance(target, Call):
         return target, target
     if not isinstance(target, TaskBase):
@@ -81,7 +81,7 @@ def declare(queue: Any, call: Call, name: str | None, values: Mapping[str, Any])
 
 
 def _task_options(queue: Any, call: Call) -> dict[str, Any]:
-    """Return the job options of a task: its own, and the queue's. Tasks are retried with backoff by default."""
+    """Return a task's job options: its own, its queue's, else retries with backoff."""
     options = {"result_ttl": queue.result_ttl, "max_attempts": queue.max_attempts, "retry_backoff": True}
     options |= {name: value for name, value in call.options.items() if value is not None}
     if options.get("retry_limit") is not None:

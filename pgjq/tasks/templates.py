@@ -39,7 +39,7 @@ class Template:
         try:
             return self._make(args, kwargs)
         except Exception as error:
-            raise ValidationError(f"{self._option} cannot be made of the arguments: {error!r}") from error
+            raise ValidationError(f"{self._option} cannot be made from the arguments: {error!r}") from error
 
     def _formatter(self, text: str) -> Callable[[Sequence[Any], Mapping[str, Any]], str]:
         for name in self._fields(text):
@@ -51,7 +51,7 @@ class Template:
         return lambda args, kwargs: text.format(**self._arguments.bound(args, kwargs))
 
     def _fields(self, text: str) -> list[str]:
-        """Return the parameters that a format string names: `{order.id}` and `{order[id]}` name `order`."""
+        """Return the parameters in a format string: `{order.id}` and `{order[id]}` name `order`."""
         try:
             fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
         except ValueError as error:

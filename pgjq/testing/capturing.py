@@ -1,4 +1,4 @@
-"""What was enqueued: read from the storage, so that it does not matter which code, process or SQL statement did it."""
+"""What was enqueued, by whatever code, process or SQL statement: read from the storage."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _jobs(source: Any, since: datetime | Capture | None) -> list[EnqueuedJob]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two queue objects read the same jobs: those that a Django test asks for are made at each call."""
+    """Return whether two queue objects read the same jobs; Django tests make one per call."""
     if one.name != other.name:
         return False
     bound = getattr(one.storage, "caller_connection", None)
@@ -159,7 +159,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _check_wanted(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job is compared with, by name; ValidationError if no job can have it: a refute would hide that."""
+    """Return what to compare a job with, by name; ValidationError if no job can match."""
     if not isinstance(source, Task | AsyncTask):
         _queue_of(source)
         unknown = [name for name in kwargs if name not in VALUES]

@@ -1,4 +1,4 @@
-"""Migrated databases for tests: on the embedded server, on a server of yours, or made by pytest-postgresql."""
+"""Migrated databases for tests: on the embedded server, your server, or pytest-postgresql's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAST = {"fsync": "off", "log_min_messages": "fatal"}
 def load_schema(
     *, host: str, port: int | str, user: str, dbname: str, password: str | None = None, **options: Any
 ) -> None:
-    """Load pgjq's schema into the database of a pytest-postgresql fixture: `factories.postgresql_proc(load=[…])`."""
+    """Load pgjq's schema into a pytest-postgresql database: `postgresql_proc(load=[…])`."""
     del options
     migrate(make_conninfo(host=host, port=port, user=user, dbname=dbname, password=password))
 

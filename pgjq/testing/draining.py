@@ -55,7 +55,7 @@ def drain(
     until: datetime | timedelta | None = None,
     connection: Any = None,
 ) -> int | Coroutine[Any, Any, int]:
-    """Run the jobs of a queue that are due, until none is; return how many ran. Await it for an `AsyncQueue`.
+    """Run a queue's due jobs until none is; return how many ran. Await it for an `AsyncQueue`.
 
     Jobs that they enqueue run, too, and so do retries, stalled jobs and jobs of schedules that are due. With `until`,
     a time or a time from now, the clock of the test moves to each time at which a job becomes due, and in the end to
@@ -193,11 +193,12 @@ def run(task: Queue[Any, R], payload: Any, /) -> R: ...
 @overload
 def run(task: AsyncQueue[Any, R], payload: Any, /) -> Coroutine[Any, Any, R]: ...
 def run(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Enqueue a call of a task and run that job once, now; return its result. Await it for an `AsyncTask`.
+    """Enqueue a call of a task, run that job once, now, and return its result.
 
-    The arguments and the result go through the serdes. If the run fails, its exception is raised, and the job is
-    `failing` or `failed`, as a worker would leave it: `drain` with `until` runs the retries. A queue with a handler
-    takes the payload instead: `run(queue, payload)`. `task.using(connection=…)` runs it in that transaction.
+    Await it for an `AsyncTask`. The arguments and the result go through the serdes. If the run fails, its exception is
+    raised, and the job is `failing` or `failed`, as a worker would leave it: `drain` with `until` runs the retries. A
+    queue with a handler takes the payload instead: `run(queue, payload)`. `task.using(connection=…)` runs it in that
+    transaction.
     """
     queue: Any = task
     connection, returns = None, Any

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnqueuedJob:
-    """A job that was enqueued; `status` has the rest of its record, as it was when this was read.
+    """A job that was enqueued; `status` is its whole record at the time of the read.
 
     Redis forgets the payload of a job that has ended: there it is None.
     """

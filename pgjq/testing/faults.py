@@ -1,4 +1,4 @@
-"""Faults of workers, for tests: a crash between two steps of a run, and a lease that is lost while a handler runs."""
+"""Faults of workers, for tests: a crash between two steps, and a lease that is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Step = Literal["claim", "handler", "commit"]
 
 
 class WorkerCrash(Exception):
-    """A simulated crash. `drain` ends with it and returns; `run` raises it, and the `crash_after` block swallows it.
+    """A simulated crash: `drain` ends and returns; `run` raises it, `crash_after` swallows it.
 
     `ran` is 1 if the handler had run.
     """
@@ -47,7 +47,7 @@ _crash: ContextVar[Crash | None] = ContextVar("pgjq crash", default=None)
 
 @contextmanager
 def crash_after(step: Step) -> Generator[Crash]:
-    """Crash the workers that `drain` and `run` simulate in this block, after a step of their first run.
+    """Crash the workers that `drain` and `run` simulate in this block, after a step.
 
     `"claim"`: the job is claimed, and its handler was not called. `"handler"`: the handler has returned or raised, and
     nothing of that was recorded. `"commit"`: the outcome is recorded, and the worker does not know. The lease stays, as

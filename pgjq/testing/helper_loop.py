@@ -1,4 +1,4 @@
-"""An event loop in a thread beside a blocking test, for callbacks and for chains that mix functions and coroutines."""
+"""An event loop in a thread beside a blocking test, for callbacks and mixed chains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HelperLoop:
         return self._wait(call())
 
     def perform(self, run: Run) -> Outcome:
-        """Run a coroutine handler in this thread; on the helper loop if this thread has a loop of its own."""
+        """Run a coroutine handler in this thread; on the helper loop if the thread has a loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""A worker without a loop of its own: claims, runs and settles jobs one after the other in the caller's thread.
+"""A worker without a loop of its own: runs job after job in the caller's thread.
 
 It runs, decides and settles with the code of a worker (`pgjq.worker`). A plain function runs in the calling thread on a
 `Queue`, and a coroutine in the calling task on an `AsyncQueue`. What the two mix (a coroutine on a `Queue`, a plain
@@ -45,7 +45,7 @@ class Ended(NamedTuple):
 
 
 class InlineWorker:
-    """Runs jobs of one queue. Enter it in the mode of the queue: every coroutine of a sync one can be driven."""
+    """Runs jobs of one queue in the queue's mode; a sync one drives every coroutine."""
 
     def __init__(self, queue: Queue | AsyncQueue) -> None:
         queue.check_runs()
@@ -148,7 +148,7 @@ class InlineWorker:
 
 
 def _raise_what_ends_a_test(outcome: Outcome) -> None:
-    """Raise Ctrl-C, and what a test framework raises to end a test, after it was recorded as a failure."""
+    """Raise Ctrl-C and test frameworks' exceptions after they were recorded as a failure."""
     cause = outcome.cause if isinstance(outcome, Failing | Failed) else None
     if cause is not None and not isinstance(cause, Exception | SystemExit | asyncio.CancelledError):
         raise cause

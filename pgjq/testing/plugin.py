@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for a storage and its clock. pytest loads it in every project that has pgjq installed.
+"""The pytest plugin: fixtures for a storage and its clock, wherever pgjq is installed.
 
 So it imports nothing of pgjq before a test asks for one of its fixtures.
 """
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def pgjq_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A connection string of a PostgreSQL server on which to make databases: the embedded one, or the option's."""
+    """A connection string of a server for databases: the embedded one, or the option's."""
     from pgjq.embedded import EmbeddedServer
     from pgjq.testing.databases import FAST
 
@@ -79,7 +79,7 @@ def pgjq_database(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def pgjq_storage(request: pytest.FixtureRequest) -> Iterator[Storage]:
-    """An empty storage: in memory, or with --pgjq-storage=postgres a migrated database of the test's own."""
+    """An empty storage in memory; a migrated database with --pgjq-storage=postgres."""
     from pgjq import MemoryStorage, PostgresStorage
 
     if request.config.getoption("--pgjq-storage") == "memory":
@@ -95,7 +95,7 @@ def pgjq_storage(request: pytest.FixtureRequest) -> Iterator[Storage]:
 
 @pytest.fixture
 def pgjq_clock(pgjq_storage: Storage) -> Iterator[MovableClock]:
-    """The clock of pgjq_storage. It stands still until the test moves it: `pgjq_clock.advance(hours=3)`."""
+    """The clock of pgjq_storage, which only the test moves: `pgjq_clock.advance(hours=3)`."""
     from pgjq import PostgresStorage
     from pgjq.testing.clock import PostgresClock, clock_of
 

@@ -34,7 +34,7 @@ def use_storage(storage: Storage, *queues: QueueBase) -> Generator[Storage]:
 
 @contextmanager
 def use_connection(storage: Storage, connection: Any) -> Generator[None]:
-    """Run every operation of a PostgreSQL storage on a connection of the test, inside its open transaction.
+    """Run every operation of a PostgreSQL storage on a test's connection, in its transaction.
 
     All queues and clients of this storage object then enqueue, read and run in that transaction, and what they did goes
     when it is rolled back. `connection` is what `enqueue(connection=…)` takes. Only the test's own thread may use the
@@ -71,7 +71,7 @@ async def see_moved_clock(storage: Storage) -> None:
 
 @asynccontextmanager
 async def protected(storage: Storage) -> AsyncGenerator[None]:
-    """Keep the test's transaction usable: undo a handler's writes if one of its statements has failed in it."""
+    """Keep the test's transaction usable: undo a handler's writes after a failed statement."""
     found = _bound.get()
     if found is None or found[0] is not storage:
         yield

@@ -33,8 +33,8 @@ from pgjq.outcome import Completed
 from pgjq.storage.base import Settlement
 from pgjq.storage.memory import MemoryStorage
 from pgjq.testing.clock import ManualClock
-from pgjq.testing.job_history import HeldLease, JobHistory
 from pgjq.testing.simulation_choices import JOBS, OUTCOMES, POLICIES, SUBMISSIONS, WORKERS
+from pgjq.testing.simulation_jobs import HeldLease, JobHistory
 from pgjq.worker.run import MARGIN
 
 if TYPE_CHECKING:
@@ -247,8 +247,8 @@ class Simulation:
         self.frozen.clear()
         for _ in range(ROUNDS):
             self._wait(30)
-            self._reap(0.0, 100)
-            claimed = self._claim("ann", 10, POLICIES[0])
+            self._reap(0.0, 1000)
+            claimed = self._claim("ann", 1000, POLICIES[0])
             self._settle([Settlement(job.lease, Completed(b"done")) for job in claimed])
             self.in_flight["ann"] = []
         assert not any(life.state in LIVE for life in self.lives.values()), f"a job never ends: {self.lives}"

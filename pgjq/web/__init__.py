@@ -1,4 +1,4 @@
-"""The web page: see queues, jobs, failures and workers, and act on them. Needs the extra `web`.
+"""The web page: see queues, jobs, failures and workers, and act. Needs the extra `web`.
 
 `create_app` returns an ASGI application, which can be mounted in another one; `pgjq web` serves it.
 """
@@ -19,10 +19,10 @@ __all__ = ["create_app"]
 def create_app(
     storage: Storage, *, auth: Auth | None = None, read_only: bool = False, hide_payloads: bool = False
 ) -> Any:
-    """Return an ASGI application that shows a storage, and lets people act on it who may.
+    """Return an ASGI application that shows a storage, with actions for authorised people.
 
     `auth` is a token, or a function of the request that returns the name of the person who makes it, or None; it may be
-    a coroutine function. Without `auth` no one can log in. With `read_only` no action is possible, for anyone;
+    a coroutine function. Without `auth` there is no login. With `read_only` there are no actions;
     `hide_payloads` hides payloads, results and checkpoints.
     """
     try:

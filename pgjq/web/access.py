@@ -1,4 +1,4 @@
-"""Who may see the page, and who may act.
+"""Access: which requests may see the page, and which may act.
 
 * A token is accepted in the login form, once as `?token=` (then a cookie replaces it), or as a Bearer header, and is
   compared in constant time. The cookie holds a signed random number, not the token, and lapses after `SESSION`.
@@ -32,7 +32,12 @@ Auth = str | Callable[[Any], str | Awaitable[str | None] | None]
 SESSION: Final = 12 * 3600
 COOKIE: Final = "pgjq_session"
 CSRF_COOKIE: Final = "pgjq_csrf"
-FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+# Headers that proxies add, beside all that begin with x-forwarded.
+FORWARDED: Final = frozenset((
+    "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-forwarded-for",
+    "x-original-host",
+    "x-envoy-external-address", "true-client-ip", "cf-connecting-ip", "fastly-client-ip", "fly-client-ip",
+))  # fmt: skip
 _PORT: Final = re.compile(r":\d*$")
 LOCAL_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 
@@ -134,17 +139,21 @@ def limited(visitor: Visitor, *, read_only: bool, hide_payloads: bool) -> Visito
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request was made on this machine, by its address and name, and came through no proxy.
+    """Whether a request came from this machine, by its address and name, through no proxy.
 
     The name in `Host` keeps out pages of other sites whose names were pointed at this machine.
     """
     host = _PORT.sub("", request.headers.get("host", ""))
-    if request.client is None or host not in LOCAL_NAMES or any(name in request.headers for name in FORWARDED):
+    if request.client is None or host not in LOCAL_NAMES or any(map(_is_of_a_proxy, request.headers)):
         return False
     try:
         return ip_address(request.client.host).is_loopback and request.scope.get("http_version") != "1.0"
     except ValueError:
         return False
+
+
+def _is_of_a_proxy(header: str) -> bool:
+    return header in FORWARDED or header.startswith("x-forwarded")
 
 
 def _bearer(request: Request) -> str | None:

@@ -1,4 +1,4 @@
-"""Actions: each is a form that was posted, is written down first, and leads back to the page it came from.
+"""Actions: forms that were posted, are recorded first, and lead back to their page.
 
 Actions on many jobs go through a filter: a page shows how many jobs match and which, and a form on it applies the
 action to at most `MOST` of them, in batches. Jobs that were enqueued after the preview are left alone.
@@ -99,13 +99,13 @@ async def _cancel(web: Web, queue: str, job_id: str) -> int:
 
 async def _delete(web: Web, queue: str, job_id: str) -> int:
     if not await web.client.delete_job(queue, job_id):
-        raise PolicyError(f"job {job_id!r} is running, or is not there any more")
+        raise PolicyError(f"job {job_id!r} is running, or no longer exists")
     return 1
 
 
 async def _release(web: Web, queue: str, job_id: str) -> int:
     if not await web.client.release(queue, job_id):
-        raise PolicyError(f"job {job_id!r} is not running any more")
+        raise PolicyError(f"job {job_id!r} is no longer running")
     return 1
 
 
@@ -165,7 +165,7 @@ async def act_on_many(web: Web, request: Request, visitor: Visitor, form: dict[s
     await acting.check("retry_many" if action == "retry" else action, ("retry_many", *BULK[1:]))
     wanted = search_of(filled)
     if wanted.created_before is None:
-        raise ValidationError("a form for many jobs says when its preview was made; open the preview again")
+        raise ValidationError("this form lacks the time of its preview; open the preview again")
     done = 0
     async for batch, _ in matching(web, wanted, action, time.monotonic() + SECONDS):
         done += await _act_on_batch(acting, action, batch)
@@ -175,7 +175,7 @@ async def act_on_many(web: Web, request: Request, visitor: Visitor, form: dict[s
 async def matching(
     web: Web, wanted: JobSearch, action: str, until: float
 ) -> AsyncGenerator[tuple[list[FoundJob], bool]]:
-    """Yield batches of jobs that match a filter and that an action may change, and whether that was all.
+    """Yield batches of jobs that match a filter and may be changed, and whether that was all.
 
     It yields `MOST` jobs at the most, and none after the time `until`, except for the first batch.
     """

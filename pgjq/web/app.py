@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from pgjq.client import AsyncClient
+from pgjq.deadline import limit_statements
 from pgjq.errors import (
     JobNotFoundError,
     PgjqError,
@@ -51,6 +52,8 @@ STATIC: Final = {path.name: path.read_bytes() for path in (HERE / "static").iter
 VERSION: Final = hashlib.sha256(b"".join(STATIC.values())).hexdigest()[:12]
 LARGEST_FORM: Final = 65_536
 RIGHTS_SECONDS: Final = 30.0
+PAGE_LIMIT: Final = 2.0  # Seconds that a server may work on one statement of a page.
+ACTION_LIMIT: Final = 20.0  # The same for an action; it may wait for the locks of running transactions.
 STATUSES: Final[Mapping[type[PgjqError], int]] = {
     QueueNotFoundError: 404,
     JobNotFoundError: 404,
@@ -70,6 +73,7 @@ class Web:
         self.inspection = inspection_of(storage)
         self.has_definitions = storage.capabilities.definitions
         self.access = Access(auth)
+        self.live = live.Live(self.inspection)
         self._read_only = read_only
         self._hide_payloads = hide_payloads
         self._rights: tuple[float, Rights] | None = None
@@ -118,8 +122,10 @@ class Web:
         """Fill a template in."""
         return self._templates.get_template(name).render(**values)
 
-    def page(self, handler: Callable[..., Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Let visitors in, and make a page of what goes wrong."""
+    def page(
+        self, handler: Callable[..., Awaitable[Response]], *, limit: float = PAGE_LIMIT
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Let visitors in, limit each statement, and make a page of what goes wrong."""
 
         async def answer(request: Request) -> Response:
             if "token" in request.query_params:
@@ -130,7 +136,8 @@ class Web:
             visitor = self.limited(visitor)
             try:
                 check_texts(request.query_params.values())
-                response = await handler(self, request, visitor)
+                with limit_statements(limit):
+                    response = await handler(self, request, visitor)
             except PgjqError as error:
                 response = await self._error_page(error, visitor, request)
             self.access.keep(request, response, visitor)
@@ -147,7 +154,7 @@ class Web:
                 return await self._refusal(request, visitor)
             return await handler(web, request, visitor, form)
 
-        return self.page(answer)
+        return self.page(answer, limit=ACTION_LIMIT)
 
     async def _refusal(self, request: Request, visitor: Visitor) -> Response:
         text = (

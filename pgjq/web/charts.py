@@ -1,4 +1,4 @@
-"""Charts as inline SVG, drawn on the server, without styles of their own: the page's policy allows none.
+"""Charts as inline SVG, drawn on the server, without inline styles, which our CSP forbids.
 
 A plot is 600 units wide and 100 high, whatever its size on the screen. Its labels are HTML beside it, which stays
 readable on a phone.
@@ -46,14 +46,14 @@ class Chart:
 
 
 def charts_of(minutes: Sequence[Minute], span: int, queue: str | None, now: datetime | None = None) -> list[Chart]:
-    """Return the charts of the last `span` minutes; each minute leads to the jobs that ended in it."""
+    """Return charts of the last `span` minutes; each minute links to the jobs that ended in it."""
     end = (now or datetime.now(UTC)).replace(second=0, microsecond=0)
     known = {minute.at.astimezone(UTC): minute for minute in minutes}
     slots = [known.get(end - timedelta(minutes=back)) for back in range(span, 0, -1)]
     return [
         _throughput(slots, end, queue),
-        _line("Wait before the last start, typical", [m and m.waited for m in slots], end, queue),
-        _line("Run time, typical", [m and m.ran for m in slots], end, queue),
+        _line("Wait, median", [m and m.waited for m in slots], end, queue),
+        _line("Run time, median", [m and m.ran for m in slots], end, queue),
         _line("Age of the oldest ready job", [m and m.oldest for m in slots], end, queue),
     ]
 

@@ -61,7 +61,7 @@ def is_past(moment: datetime) -> bool:
 
 
 def readable(data: bytes | None, size: int | None = None) -> dict[str, Any]:
-    """Return how to show stored bytes: as JSON with its numbers as they are, as text, or as hexadecimal."""
+    """Return how to show stored bytes: as JSON with exact numbers, as text, or as hexadecimal."""
     if data is None:
         return {"kind": "none", "text": "", "size": 0, "cut": False}
     whole = len(data) if size is None else size

@@ -1,4 +1,4 @@
-"""Headers that keep browsers strict: no foreign content, no frames, no guesses, no copies in caches."""
+"""Headers that keep browsers strict: no foreign content, frames, guesses or cached copies."""
 
 from __future__ import annotations
 

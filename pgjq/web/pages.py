@@ -1,4 +1,4 @@
-"""The pages, one function each. They read through the inspection, which bounds what each of them costs."""
+"""The pages, one function each; they read through the inspection, which bounds the cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pgjq.doctor import examine
+from pgjq.doctor import Thresholds, examine, recent_failures
 from pgjq.doctor.failure_groups import groups_of
 from pgjq.errors import JobNotFoundError, QueueNotFoundError, UnsupportedError, ValidationError
 from pgjq.job import STATES
@@ -45,6 +45,17 @@ _DONE: Final = {
     "redrive": "sent back to where they came from",
 }
 
+# The page behind a check of the doctor.
+_BEHIND: Final = {
+    "queues": "./",
+    "blocked": "./",
+    "failures": "failures",
+    "workers": "workers",
+    "leader": "workers",
+    "stalled": "jobs?state=processing",
+    "tasks": "jobs?state=queued",
+}
+
 
 async def overview(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show all queues, what is wrong, and how jobs flow."""
@@ -53,6 +64,7 @@ async def overview(web: Web, request: Request, visitor: Visitor) -> Response:
     queues, totals = await read.queues(name=name, limit=QUEUES), await read.totals()
     workers, stalled = await read.workers(WORKERS), await read.stalled(TROUBLES)
     blocked = await read.blocked(None, TROUBLES)
+    failures = await recent_failures(read, Thresholds().failure_age, TROUBLES)
     return await web.render(
         "overview.html",
         visitor,
@@ -61,7 +73,7 @@ async def overview(web: Web, request: Request, visitor: Visitor) -> Response:
         totals=totals,
         workers=workers,
         served=_served(workers),
-        findings=findings(queues, workers, stalled, blocked),
+        findings=findings(queues, workers, stalled, blocked, failures),
         charts=charts_of(await read.minutes(None, MINUTES), MINUTES, None),
         name=name or "",
     )
@@ -76,6 +88,7 @@ async def queue(web: Web, request: Request, visitor: Visitor) -> Response:
     workers = [worker for worker in await web.inspection.workers(WORKERS) if name in worker.queues]
     blocked = await web.inspection.blocked(name, TROUBLES)
     stalled = [job for job in await web.inspection.stalled(TROUBLES) if job.queue == name]
+    failures = await recent_failures(web.inspection, Thresholds().failure_age, TROUBLES, queue=name)
     span = 24 * 60 if request.query_params.get("span") == "day" else MINUTES
     return await web.render(
         "queue.html",
@@ -85,7 +98,7 @@ async def queue(web: Web, request: Request, visitor: Visitor) -> Response:
         definition=await _definition(web, name),
         workers=workers,
         blocked=blocked,
-        findings=findings(found, workers, stalled, blocked),
+        findings=findings(found, workers, stalled, blocked, failures),
         charts=charts_of(await web.inspection.minutes(name, span), span, name),
         span=span,
         jobs=(await web.inspection.search(JobSearch(queue=name), None, 10)).jobs,
@@ -190,13 +203,13 @@ async def doctor(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show the findings of the doctor."""
     found = await examine(web.client.storage)
     troubles = sorted((f for f in found if f.level != "ok"), key=lambda f: f.level != "error")
-    return await web.render("doctor.html", visitor, request, found=found, troubles=troubles)
+    return await web.render("doctor.html", visitor, request, found=found, troubles=troubles, pages=_BEHIND)
 
 
 async def audit(web: Web, request: Request, visitor: Visitor) -> Response:
     """Show what people did on this page."""
     if not (await web.rights()).audit:
-        raise UnsupportedError("this login may not read what people did; docs/roles.md says which may")
+        raise UnsupportedError("this login may not read the audit log; docs/roles.md says which may")
     before = request.query_params.get("before", "")
     name = request.query_params.get("queue") or None
     number = int(before) if before.isdecimal() else None

@@ -63,6 +63,7 @@ class Claimer:
     report: Activity
     limits: WorkLimits | None
     caught_up: Callable[[], bool]
+    given_up: bool = False  # Set by another thread that stops this worker while a handler blocks the loop.
 
     def __post_init__(self) -> None:
         self._turns = deque(self.queues)
@@ -147,7 +148,7 @@ class Claimer:
         """Return how many runs to claim for this many slots; 0 if a claim is not worthwhile."""
         ahead = self.executor.prefetch_count(slots) if self.policy.heartbeat is not None else 0
         room = slots + ahead - len(self.in_flight)
-        return room if room > ahead // 2 else 0
+        return room if room > ahead // 2 and not self.given_up else 0
 
     async def _sleep(self) -> None:
         """Sleep until there may be work, or until the stop of the worker wakes it."""

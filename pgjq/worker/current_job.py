@@ -1,4 +1,4 @@
-"""The job that is being processed here, as a context variable: threads and tasks of a run inherit it."""
+"""The job of the current run, as a context variable that its threads and tasks inherit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def current_job() -> Job | AsyncJob: ...
 @overload
 def current_job(kind: type[J], /) -> J: ...
 def current_job(kind: type[Any] | None = None, /) -> Any:
-    """Return the job that the calling handler or task processes, also inside `asyncio.to_thread`.
+    """Return the job that the calling handler processes, also inside `asyncio.to_thread`.
 
     A plain function gets a `Job`, a coroutine an `AsyncJob`; `current_job(pgjq.Job)` tells type checkers which.
     PgjqError outside of a run, and if the job is of the other kind.

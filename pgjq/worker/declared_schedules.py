@@ -1,4 +1,4 @@
-"""Add the schedules that the code of a worker declares, or update those that are defined otherwise."""
+"""Add or update the schedules that the code of a worker declares."""
 
 from __future__ import annotations
 

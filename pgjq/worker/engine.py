@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pgjq.blocking import drive
-from pgjq.deadline import bounded
+from pgjq.deadline import Deadline, bounded, run_on_thread
+from pgjq.errors import StorageError
 from pgjq.outcome import Cancelled, Outcome, Released
 from pgjq.storage.base import Settled, Settlement
 from pgjq.worker.abort_signal import CANCELLED, EXPIRED, LEASE_LOST, SHUTDOWN
@@ -23,7 +24,7 @@ from pgjq.worker.executor import Executor
 from pgjq.worker.fault_log import FaultLog
 from pgjq.worker.heartbeat import DeadlineWatch, Heartbeat
 from pgjq.worker.in_flight import InFlight
-from pgjq.worker.job_log import log_dropped, log_lease_lost, log_processing, log_refused, log_settled
+from pgjq.worker.job_log import is_debugged, log_dropped, log_lease_lost, log_processing, log_refused, log_settled
 from pgjq.worker.lost_claims import LostClaims
 from pgjq.worker.maintenance import Maintenance
 from pgjq.worker.periodic_thread import CUT_SECONDS, call_on_loop, within
@@ -35,9 +36,9 @@ from pgjq.worker.settler import Settler
 from pgjq.worker.ticker import Ticker
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Sequence
 
-    from pgjq.deadline import Deadline
     from pgjq.lease import LeasePolicy
     from pgjq.schedules.schedule import Declared
     from pgjq.storage.base import Claimed, Operations, Storage
@@ -74,14 +75,14 @@ class Engine:
         self._consumers = {consumer.queue: consumer for consumer in consumers}
         self._worker, self._policy, self._deadline = worker, policy, deadline
         self._loop = asyncio.get_running_loop()
-        self._ops = storage.operations("async")
+        self._ops, self._thread_ops = storage.operations("async"), storage.operations("sync")
         self.in_flight = InFlight()
         self._room = asyncio.Event()
         self._publisher = Publisher(self._loop, self._consumers)
         self._faults = FaultLog(logger, worker, self._publisher.error)
         self._executor = self._make_executor(storage, concurrency)
         settling = self._faults.activity("settling")
-        self._settler = Settler(self._ops, settled=self._settled, report=settling, hurried=self._nothing_runs)
+        self._settler = Settler(self._ops, settled=self._settled, report=settling, hurried=self._executor.is_idle)
         self._lost_claims = self._make_lost_claims()
         self.registration = self._make_registration(logger)
         self._start_threads(storage, logger, block_timeout, schedules)
@@ -184,14 +185,14 @@ class Engine:
         for run in self.in_flight.all():
             run.signal.abort(SHUTDOWN)
             self._executor.abort(run)
-        await self._wait_until_settled(until + STOP_SECONDS + CUT_SECONDS)
+        over = until + STOP_SECONDS + CUT_SECONDS
+        await self._wait_until_settled(over)
         await self._settler.stop()
-        await self._executor.stop()
-        await asyncio.to_thread(self._watch.stop)
-        await asyncio.to_thread(self._heartbeat.stop)
+        await self._executor.stop(over)
+        await run_on_thread(self._watch.stop)
+        await run_on_thread(self._heartbeat.stop)
         await self.registration.remove(self._ops)
-        background = (self._reaper, self._maintenance, self._ticker)
-        await asyncio.gather(*(asyncio.to_thread(thread.stop) for thread in background))
+        await asyncio.gather(*(run_on_thread(t.stop) for t in (self._reaper, self._maintenance, self._ticker)))
         self._publisher.stop(self.in_flight.all())
 
     async def _wait_for_runs(self, until: float) -> None:
@@ -213,6 +214,15 @@ class Engine:
             if run.end():
                 self._settler.put(run, Released())
 
+    def release_all(self) -> None:
+        """Release all runs on this thread, and end them: a handler blocks the event loop."""
+        self._claimer.given_up = True
+        runs = [run for run in self.in_flight.all() if run.end()]
+        for run in self.in_flight.all():
+            run.signal.abort(SHUTDOWN)
+        with bounded(Deadline(STOP_SECONDS)), suppress(StorageError):  # Else their leases expire.
+            self._release_late(self._thread_ops, runs)
+
     def _release_late(self, ops: Operations, runs: list[Run]) -> None:
         """Release runs on the heartbeat's thread and connection: the event loop may be blocked."""
         self._executor.claim_less()
@@ -233,7 +243,7 @@ class Engine:
         self.in_flight.take(runs)
         self._heartbeat.note(runs)
         self._watch.note(runs)
-        debug = self._is_debugged()
+        debug = is_debugged(self._consumers.values())
         for run in runs:
             if debug:
                 log_processing(run)
@@ -248,12 +258,6 @@ class Engine:
         beat = heartbeat_interval(job, self._policy)
         return Run(job, consumer, worker=self._worker, sent=sent, beat=beat, committed=self._committed)
 
-    def _nothing_runs(self) -> bool:
-        return self._executor.running == 0 and self._executor.waiting == 0
-
-    def _is_debugged(self) -> bool:
-        return any(consumer.bus.logger.isEnabledFor(logging.DEBUG) for consumer in self._consumers.values())
-
     def _ended(self, run: Run, outcome: Outcome, on_loop: bool) -> None:  # noqa: FBT001
         if on_loop:
             self._settler.put(run, outcome)
@@ -265,7 +269,7 @@ class Engine:
         self._room.set()
         if self.measurements is not None:
             self.measurements.settled(answered)
-        debug = self._is_debugged()
+        debug = is_debugged(self._consumers.values())
         for run, outcome, answer in answered:
             if answer.state is None:
                 log_refused(run, outcome, known=run.abort_reason == LEASE_LOST)
@@ -276,8 +280,7 @@ class Engine:
 
     def _committed(self, run: Run, outcome: Outcome) -> None:
         """Record, on any thread, a run that its handler completed in its own transaction."""
-        answer = Settled(run.claimed.lease, "completed")
-        call_on_loop(self._loop, self._settled, [(run, outcome, answer)])
+        call_on_loop(self._loop, self._settled, [(run, outcome, Settled(run.claimed.lease, "completed"))])
 
     def _abort(self, run: Run, reason: str) -> None:
         """Abort a run from another thread; a run that is over is settled without its handler."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Self
 
 from pgjq.background import BackgroundThread
 from pgjq.deadline import Deadline, bounded
 from pgjq.errors import ValidationError
 from pgjq.options import check_seconds
+from pgjq.worker.daemon_executor import DaemonExecutor
 from pgjq.worker.engine import Engine
 from pgjq.worker.periodic_thread import call_on_loop
 from pgjq.worker.shutdown import StopRequest
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 
 CANCEL_SECONDS = 0.25
+# How long after the grace a stop waits for an event loop that a handler may block, and then for its answer.
+BLOCKED_SECONDS = 0.75
+# Threads of a worker's own loop besides one for each handler; the loop needs them to resolve names.
+SPARE_THREADS = 32
 
 
 class Service:
@@ -49,11 +55,12 @@ class Service:
         self._limits, self._measurements = limits, measurements
         self._middleware = middleware
         self._worker = worker
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._policy = policy
         self._grace = grace
         self._strict = strict
         self._engine: Engine | None = None
+        self._stopping: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline = Deadline()
         self._ops = queues[0].storage.operations("async")
@@ -70,7 +77,7 @@ class Service:
                     first.storage,
                     consumers,
                     worker=self._worker,
-                    concurrency=self._concurrency,
+                    concurrency=self.concurrency,
                     policy=self._policy,
                     block_timeout=first.block_timeout,
                     strict=self._strict,
@@ -98,9 +105,24 @@ class Service:
         """Stop consuming."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            await engine.stop(self._grace if grace is None else grace)
+            self._stopping = engine
+            await engine.stop(self.grace(grace))
+            self._stopping = None
             if self._measurements is not None:
                 self._measurements.remove_source(engine.in_flight.all)
+
+    def is_blocked(self) -> bool:
+        """Return whether the event loop does not answer, from another thread."""
+        return not self.answers(BLOCKED_SECONDS)
+
+    def grace(self, grace: float | None) -> float:
+        """Return the grace of a stop: the given one, else the service's."""
+        return self._grace if grace is None else grace
+
+    def release_all(self) -> None:
+        """Release all runs on this thread: a handler blocks the event loop."""
+        if (engine := self._engine or self._stopping) is not None:
+            engine.release_all()
 
     async def close(self) -> None:
         """Close the connections that the storage has on this loop."""
@@ -115,6 +137,7 @@ class OwnLoop:
         self._service = service
         self._ends: list[Callable[[], None]] = []
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(DaemonExecutor(service.concurrency + SPARE_THREADS))
         # An exception that leaves the loop, such as a SystemExit in a callback, must not leave an idle worker behind.
         self._thread = BackgroundThread("pgjq worker", self._loop.run_forever)
         self._thread.start()
@@ -127,12 +150,27 @@ class OwnLoop:
             raise
 
     def stop(self, grace: float | None) -> None:
-        """Stop the service, close the storage's connections on this loop, end loop and thread."""
-        self._call(self._service.stop(grace))
-        self._call(self._service.close())
-        self._end()
+        """Stop the service, close the storage's connections on this loop, end loop and thread.
 
-    def _end(self) -> None:
+        A coroutine that blocks the loop would block the stop, too. Then this releases all runs and returns; the stop
+        completes when the loop is free again.
+        """
+        stopping = asyncio.run_coroutine_threadsafe(self._stop_service(grace), self._loop)
+        patience = self._service.grace(grace) + BLOCKED_SECONDS
+        while not _is_done(stopping, patience):
+            if self._service.is_blocked():
+                self._service.release_all()
+                threading.Thread(target=self._end, args=[stopping], name="pgjq late stop", daemon=True).start()
+                return
+            patience = BLOCKED_SECONDS
+        self._end(stopping)
+
+    async def _stop_service(self, grace: float | None) -> None:
+        await self._service.stop(grace)
+        await self._service.close()
+
+    def _end(self, stopping: Future[None]) -> None:
+        stopping.result()
         for end in self._ends:
             end()
         self._call(_cancel_the_rest())
@@ -142,6 +180,10 @@ class OwnLoop:
 
     def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def _is_done(future: Future[None], timeout: float) -> bool:
+    return future in wait([future], timeout).done
 
 
 async def _cancel_the_rest() -> None:
@@ -180,7 +222,7 @@ class Runnable(ABC):
             self.stop()
 
     def wait(self, asked: StopRequest, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Block the main thread until SIGTERM, SIGINT or the end of the work; raise the error that ended it."""
+        """Block the main thread until a signal or the end of the work; raise its error."""
         asked.wait(lambda: self.failure is not None or self.finished or is_over())
         if self.failure is not None:
             raise self.failure

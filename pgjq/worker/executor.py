@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # How long cancelled coroutines may clean up when the worker stops.
 CLEANUP_SECONDS = 1.0
+AGAIN_SECONDS = 0.15
 
 
 class Executor:
@@ -76,6 +77,10 @@ class Executor:
     def running(self) -> int:
         """The number of running handlers."""
         return len(self._tasks) + len(self._busy)
+
+    def is_idle(self) -> bool:
+        """Return whether no handler runs, and no run waits."""
+        return self.running == 0 and self.waiting == 0
 
     @property
     def usable(self) -> int:
@@ -124,14 +129,21 @@ class Executor:
         if run in self._tasks:
             call_on_loop(self._loop, self._cancel, run)
 
-    async def stop(self) -> None:
+    async def stop(self, until: float) -> None:
         """Wait briefly for cancelled coroutines to clean up; threads end when their handlers return."""
         for _ in self._threads:
             self._inbox.put(None)
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=CLEANUP_SECONDS)
-        for run in self._tasks:
+        left = max(0.0, until - time.monotonic())
+        for seconds in (min(CLEANUP_SECONDS, left), AGAIN_SECONDS):
+            if self._tasks:
+                await asyncio.wait(self._tasks.values(), timeout=seconds)
+            # Again: psycopg takes up to ten seconds to cancel a statement that the server does not answer.
+            for task in self._tasks.values():
+                task.cancel()
+        for run, task in self._tasks.items():
             log_abandoned(run)
+            # `asyncio.run` would wait for it for ever.
+            asyncio._unregister_task(task)  # noqa: SLF001  (documented for libraries, in "Extending asyncio")
 
     def _cancel(self, run: Run) -> None:
         task = self._tasks.get(run)

@@ -56,7 +56,7 @@ class WorkLimits:
         return min(wanted, left)
 
     def note(self, claimed: int, *, idle: bool) -> bool:
-        """Count claimed jobs; return whether a limit is reached. `idle`: nothing else was in flight or is due."""
+        """Count claimed jobs; return whether a limit is reached. `idle`: nothing runs or is due."""
         self._claimed += claimed
         if self.within(1) < 1 or self._is_too_large():
             self.outcome = "retired"
@@ -69,7 +69,7 @@ class WorkLimits:
 
 
 def resident_memory() -> int:
-    """Return the resident memory of this process in bytes; without /proc, the largest that it ever was."""
+    """Return this process's resident memory in bytes; without /proc, the largest so far."""
     if STATM.exists():
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     import resource  # Not on every platform.

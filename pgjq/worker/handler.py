@@ -64,7 +64,7 @@ def target_of(handler: Callable[..., Any]) -> Target:
 
 
 class Done(Protocol[Result_contra]):
-    """What a handler of the style (job, done) calls once: with an error, or with None and the result."""
+    """What a handler (job, done) calls once: with an error, or with None and the result."""
 
     def __call__(self, error: BaseException | None = None, result: Result_contra | None = None) -> None:
         """End the run."""

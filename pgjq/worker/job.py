@@ -130,7 +130,7 @@ class _Held(Generic[Payload_co]):
         if run.ended and run.aborted:
             raise self._lost()
         if run.ended or run.in_transaction:
-            raise PgjqError("a run has one transaction() block at most, and this one has had it")
+            raise PgjqError("a run has at most one transaction() block, and this run has used it")
         run.in_transaction = True
         try:
             transaction = self._ops.job_transaction(run.claimed, session_factory, idle_limit=run.idle_limit)

@@ -23,10 +23,18 @@ from pgjq.outcome import Discard, Failed, Failing, Retry, Snoozed
 from pgjq.worker.abort_signal import EXPIRED, is_abort
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pgjq.job import State
     from pgjq.outcome import Outcome
     from pgjq.storage.base import Reaped
+    from pgjq.worker.handler import Consumer
     from pgjq.worker.run import Run
+
+
+def is_debugged(consumers: Iterable[Consumer]) -> bool:
+    """Return whether a logger of these queues takes debug lines."""
+    return any(consumer.bus.logger.isEnabledFor(logging.DEBUG) for consumer in consumers)
 
 
 def log_processing(run: Run) -> None:

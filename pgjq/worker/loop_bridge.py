@@ -1,4 +1,4 @@
-"""Call coroutines of the worker's loop from a runner's thread, and functions on that thread from the coroutine.
+"""Call coroutines of the worker's loop from a thread, and functions on that thread from it.
 
 A chain of middleware, dependencies and a handler may mix plain functions and coroutines. Then it runs on a thread, and
 each coroutine of it on the loop while the thread waits. The waiting thread runs the functions that the coroutine calls,

@@ -73,7 +73,7 @@ class Maintenance:
         return INTERVAL if self._pruned_all else 0.0
 
     def _leads(self, now: float) -> bool:
-        """Return whether this worker leads; renew leadership at every second step, well within its `TTL`."""
+        """Return whether this worker leads; renew leadership at every second step, within `TTL`."""
         if not self._promises.leader_election:
             return True
         try:

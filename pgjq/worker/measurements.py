@@ -1,4 +1,4 @@
-"""Measure a worker's runs: waits, run times, endings and lost leases of one process, by queue and task.
+"""Measure a worker's runs by queue and task: waits, run times, endings and lost leases.
 
 A measurement costs less than two microseconds a job, on the worker's loop. A worker without measurements pays nothing.
 """

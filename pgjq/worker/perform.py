@@ -1,4 +1,4 @@
-"""Call the handler of one run, and return the run's outcome: the same code in a worker and in `pgjq.testing`."""
+"""Call a run's handler, and return its outcome; also what `pgjq.testing` calls."""
 
 from __future__ import annotations
 

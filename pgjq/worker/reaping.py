@@ -34,7 +34,7 @@ LOOKS_OFTEN = 12
 def reap_overdue(
     ops: Operations, stale_age: float, logger: logging.Logger, *, always: bool = False
 ) -> tuple[list[Reaped], float | None]:
-    """Read the next deadline; if it has passed, or `always`, reap and log one batch. Return both.
+    """Read the next deadline; if it has passed, or `always`, reap and log a batch. Return both.
 
     Less than a full batch means that nothing was left. Most calls find nothing, and planning the statement that reaps
     costs more than reading the first entry of an index.
@@ -111,7 +111,7 @@ class WorkerReaper:
         if self._policy.reap_interval > 0:
             self._loop.start()
         else:
-            self._logger.warning("this worker takes no stalled jobs back: reap_interval is 0")
+            self._logger.warning("this worker does not reap stalled jobs: reap_interval is 0")
 
     def stop(self) -> None:
         """End the thread and close its connection."""

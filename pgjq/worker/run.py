@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Claimed, JobTransaction
     from pgjq.worker.handler import Consumer
 
+    OnCommit = Callable[["Run", Outcome], None]
+
 # The worker trusts a renewed lease for a little less than it lasts: by the time that a message may take. A lease that
 # nothing renews is the time limit of the run, and the run gets all of it.
 MARGIN = 0.1
@@ -39,7 +41,7 @@ NO_HEADERS: Headers = MappingProxyType({})
 
 
 def heartbeat_interval(job: Claimed, policy: LeasePolicy) -> float | None:
-    """Return the heartbeat interval of a job: half of its `heartbeat_seconds`, else the policy's.
+    """Return a job's heartbeat interval: half of its `heartbeat_seconds`, else the policy's.
 
     Without a lease the heartbeat renews nothing, but still finds cancel requests.
     """
@@ -86,44 +88,38 @@ class Run:
 
     began: float | None  # When its handler was called.
     took: float | None  # Seconds that the handler took.
+    trusted_until: float | None  # On the monotonic clock; None: no lease.
+    completing: bool  # The handler's transaction locks the row and ends the run: nothing to renew.
+    skipped: bool  # The last heartbeat did not renew the lease: another transaction had locked the row.
     gate: Gate | None  # For events that wait until the end of this run is published.
     held: list[Callable[[], None]] | None  # Events of this run that wait for earlier ones.
     behind: Gate | None  # Of the previous run, if its end was not published at the claim.
+    waits: Sequence[Gate]  # All gates that this run's events wait for.
 
     def __init__(
-        self,
-        claimed: Claimed,
-        consumer: Consumer,
-        *,
-        worker: str,
-        sent: float,
-        beat: float | None,
-        committed: Callable[[Run, Outcome], None],
+        self, claimed: Claimed, consumer: Consumer, *, worker: str, sent: float, beat: float | None, committed: OnCommit
     ) -> None:
         self.claimed = claimed
         self.consumer = consumer
         self.target = consumer.targets.get(claimed.task, consumer.default)
         self.worker = worker
         self.committed = committed
-        self.completing = False  # The handler's transaction locks the row and ends the run: nothing to renew.
+        self.in_transaction = self.completing = self.ended = self.started = self.published = False
         self._signal: AbortSignal | None = None
-        self.in_transaction = self.ended = self.started = self.published = False
         self.job_transaction: JobTransaction | None = None
         self.limits_idle = True
         self.beat, self.began, self.took = beat, None, None
-        self.next_beat: float | None = None
         # Half of it may pass before the run starts; a run that waits longer is released, at no cost of an attempt.
         self.expires = None if claimed.expire_seconds is None else sent + claimed.expire_seconds / 2
         self.start_by = sent + START_WITHIN
         self.gate = self.held = self.behind = None
-        self.waits: Sequence[Gate] = ()  # All gates that this run's events wait for.
-        self.trusted_until: float | None = None
-        self.skipped = False  # The last heartbeat did not renew the lease: another transaction had locked the row.
+        self.waits = ()
+        self.next_beat: float | None = None
         self.renewed(sent)
 
     @property
     def idle_limit(self) -> float | None:
-        """How long a transaction of this run may be idle, from any of its statements; None for no limit.
+        """How long a transaction of this run may be idle; None for no limit.
 
         A handler may compute for longer than its lease while heartbeats renew it: then only the expiry ends the run.
         """
@@ -205,7 +201,7 @@ class Run:
         return self.trusted_until is None or self.trusted_until > time.monotonic()
 
     def decide(self, error: BaseException, chance: float) -> Outcome:
-        """Return the outcome of this run if it raised: by its target's rule, else by the job's retry policy."""
+        """Return a failed run's outcome: by its target's rule, else by the job's retry policy."""
         claimed = self.claimed
         if self.target.decide is not None and (outcome := self.target.decide(error, claimed)) is not None:
             return outcome

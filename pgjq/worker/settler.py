@@ -120,6 +120,7 @@ class Settler:
                 pause = longer(pause)
             except Exception as error:  # noqa: BLE001  (a settler that dies loses every outcome)
                 self._report(error)
+                self.mark_uncertain(run for run, _ in batch)  # The error may be that of `find_settled`.
                 return await self._settle_one_by_one(batch)
 
     async def _settle(self, batch: list[tuple[Run, Outcome]]) -> Answered:
@@ -132,7 +133,7 @@ class Settler:
         return answered
 
     async def _resolve_lost_replies(self, answered: Answered, sent: float) -> Answered:
-        """Replace refused results of settlements that succeeded in an earlier try whose reply was lost."""
+        """Replace refused results of settlements that an earlier, unanswered try has made."""
         refused = [n for n, (run, _, answer) in enumerate(answered) if not answer.state and run in self._unanswered]
         made = await self._ops.find_settled([Settlement(answered[n][2].lease, answered[n][1]) for n in refused])
         for n, settled in zip(refused, made, strict=True):
@@ -148,8 +149,7 @@ class Settler:
                 answered = await self._settle([(run, outcome)])
             except Exception as error:  # noqa: BLE001
                 self._report(error)
-                if isinstance(error, StorageUnavailableError):
-                    self.mark_uncertain([run])
+                self.mark_uncertain([run])
                 self._apart.append((run, instead(outcome, error)))
                 self._has_apart.set()
             else:

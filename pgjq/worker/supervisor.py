@@ -147,7 +147,7 @@ class Supervisor:
                     os.kill(pid, signal.SIGKILL)
 
     def _exit_status(self) -> int | None:
-        """Return the exit status of the supervisor: 0 after a signal's request, None if it was killed."""
+        """Return the supervisor's exit status: 0 after a signal's request, None if it was killed."""
         try:
             ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:  # The caller's own code has waited for all children.
@@ -275,7 +275,7 @@ def _is_ended(pipe: int, timeout: float) -> bool:
 
 
 def _fork(child: Callable[[], int]) -> int:
-    """Fork; the child does its work and exits with what it returns, without its parent's exit handlers."""
+    """Fork; the child does its work and exits with its result, without exit handlers."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,10 +1,11 @@
-"""The ticker of a worker: makes the jobs of every schedule that is due, whatever queues the worker serves.
+"""The ticker of a worker: makes the jobs of every due schedule, of any queue.
 
 * Every worker has one, on a thread of its own, so that a handler that blocks the event loop delays no tick. There is no
   leader: the storage applies each plan once.
 * At first it adds the schedules that the worker's code declares.
 * It sleeps until the next schedule is due. A change of a schedule wakes it; it does not poll.
 * While there is no schedule, it holds no connection.
+* Schedules that another worker ticks at this moment are left to it: the ticker goes on with the next ones.
 * A schedule that it cannot tick now, because a transaction has locked it or its queue, is tried again after a second.
 """
 
@@ -53,6 +54,7 @@ class Ticker:
         self._poll = poll
         self._unwatch: Callable[[], None] | None = None
         self._caught_up = not self._has_schedules
+        self._none_applied = False
         self._loop = Loop("pgjq ticker", self._step, report, end=self._leave)
 
     def start(self) -> None:
@@ -110,7 +112,9 @@ class Ticker:
         applied = drive(ops.tick(plans))
         for made in plans:
             self._log(made, applied.get(made.schedule.name, []))
-        return 0.0 if applied else min(TRY_AGAIN, self._poll)
+        # Another worker had the same ones first: it has locked them, so the next look finds others.
+        again, self._none_applied = self._none_applied, not applied
+        return min(TRY_AGAIN, self._poll) if again and not applied else 0.0
 
     def _log(self, planned: Plan, ticks: list[ScheduleTick]) -> None:
         name = planned.schedule.name

@@ -91,7 +91,7 @@ class Worker(Runnable):
         self.finished = True
 
     def accompany(self, companion: Callable[[Service], Callable[[], None]]) -> None:
-        """Call a function in each process, when it serves the queues; what it returns is called after the stop."""
+        """Call a function in each process when it serves the queues, and its result after the stop."""
         self._companions.append(companion)
 
     def stop(self, grace: float | timedelta | None = None) -> None:

@@ -98,34 +98,8 @@ begin
 
         select array_agg(new.id), array_agg(new.task) into added, tasks from new;
     else
-        with given as materialized (
-            select
-                g.seq, g.n, g.id, g.payload,
-                common || coalesce(g.own, '{}') as s
-            from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
-        ),
-
-        new as (
-            insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source, task, headers)
-            select
-                g.seq, at, this_queue, g.id, g.payload, pgjq.job_options(g.s, inherited), g.s -> 'source',
-                g.s ->> 'task', nullif(g.s -> 'headers', 'null')
-            from given as g order by g.id, g.n
-            on conflict (queue_id, id) where not superseded do nothing
-            returning seq, id, task
-        ),
-
-        live as (
-            insert into pgjq.job (
-                seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, awaited, singleton_key
-            )
-            select g.seq, this_queue, j.*
-            from given as g
-            inner join new using (seq)
-            cross join lateral pgjq.job_settings(g.s, inherited, at) as j
-        )
-
-        select array_agg(new.id), array_agg(new.task) into added, tasks from new;
+        select i.added, i.tasks into added, tasks
+        from pgjq.insert_jobs_that_differ(this_queue, at, inherited, ids, payloads, common, own, drawn) as i;
     end if;
 
     if cardinality(added) > 0 then
@@ -142,6 +116,48 @@ begin
     return query
     select t.n, t.status, t.state, t.result
     from pgjq.add_taken_jobs(queue, this_queue, ids, payloads, common, own, drawn, added) as t;
+end
+$$;
+
+-- Insert the jobs of a batch that differ in their settings and whose ids are free, in the order of their ids; return
+-- the ids and the tasks of the inserted ones.
+create function pgjq.insert_jobs_that_differ(
+    this_queue integer, at timestamptz, inherited jsonb, ids text[], payloads bytea[], common jsonb, own jsonb[],
+    drawn bigint[], out added text[], out tasks text[]
+)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    with given as materialized (
+        select
+            g.seq, g.n, g.id, g.payload,
+            common || coalesce(g.own, '{}') as s
+        from unnest(drawn, ids, payloads, own) with ordinality as g (seq, id, payload, own, n)
+    ),
+
+    new as (
+        insert into pgjq.body (seq, created_at, queue_id, id, payload, options, source, task, headers)
+        select
+            g.seq, at, this_queue, g.id, g.payload, pgjq.job_options(g.s, inherited), g.s -> 'source',
+            g.s ->> 'task', nullif(g.s -> 'headers', 'null')
+        from given as g order by g.id, g.n
+        on conflict (queue_id, id) where not superseded do nothing
+        returning seq, id, task
+    ),
+
+    live as (
+        insert into pgjq.job (
+            seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, awaited, singleton_key
+        )
+        select g.seq, this_queue, j.*
+        from given as g
+        inner join new using (seq)
+        cross join lateral pgjq.job_settings(g.s, inherited, at) as j
+    )
+
+    select array_agg(new.id), array_agg(new.task) into added, tasks from new;
 end
 $$;
 

@@ -46,8 +46,9 @@ $$;
 -- is the number of index entries of the queue that were read until then, dead ones included.
 --
 -- Index: job_ready, walked from its head or from that place; of a queue of a million nothing else is read. Then the
--- primary key of body, and ctid, once for each job. The lateral subquery with `offset 0` is not merged into the join,
--- and no condition but ctid is on the updated rows: so no other index of either table can be used.
+-- primary key of body, and ctid, once for each job; and that of progress, if the job was claimed before and may have a
+-- checkpoint. The lateral subquery with `offset 0` is not merged into the join, and no condition but ctid is on the
+-- updated rows: so no other index of either table can be used.
 create function pgjq.claim(
     queues text[], worker integer, "limit" integer, lease double precision, expire double precision,
     max_stalled integer, requeue_exhausted boolean, claim_id bigint default null, after_ranks smallint[] default null,
@@ -63,25 +64,20 @@ declare
     ready_index constant oid := regclass('pgjq.job_default_queue_id_rank_seq_idx');
     walked_before bigint;
     clock constant timestamptz := pgjq.now();
-    expiry constant timestamptz := clock + make_interval(secs => claim.expire);
-    until constant timestamptz := least(clock + make_interval(secs => claim.lease), expiry);
     has_subscribers constant boolean := pgjq.has_subscribers();
     remaining integer := claim."limit";
-    place integer := 0;
     wanted text;
     wanted_id integer;
     from_rank smallint;
     from_seq bigint;
     taken integer;
 begin
-    if exists (
+    perform pgjq.promote() where exists (
         select from pgjq.job as w where not w.ready and not w.blocked and w.state <> 1 and w.run_at <= clock
-    ) then
-        perform pgjq.promote();
-    end if;
-    foreach wanted in array claim.queues loop
+    );
+    for place in 1..cardinality(claim.queues) loop
         exit when remaining <= 0;
-        place := place + 1;
+        wanted := claim.queues[place];
         select q.id into wanted_id from pgjq.queue as q where q.name = wanted and not q.paused;
         continue when wanted_id is null;
         if wanted_id < 0 or pgjq.is_serial(wanted_id) then
@@ -123,25 +119,21 @@ begin
                     state = 1, ready = false, lease = j.lease + 1, attempts = j.attempts + 1, worker_id = claim.worker,
                     started_at = clock, claim_id = claim.claim_id, max_stalled = claim.max_stalled,
                     requeue_exhausted = claim.requeue_exhausted, lease_seconds = h.lease,
-                    expire_at = case when h.options is null then expiry
-                        else clock + make_interval(secs => h.expire) end,
-                    locked_until = case when h.options is null then until
-                        else clock + make_interval(secs => least(h.lease, h.expire)) end
+                    expire_at = clock + make_interval(secs => h.expire),
+                    locked_until = clock + make_interval(secs => least(h.lease, h.expire))
                 from head as h
                 where j.ctid = h.tid
                 returning
                     j.queue_id, j.seq, j.lease, j.rank, h.id, h.payload, j.attempts, j.max_attempts, h.created_at,
-                    j.lease_seconds, h.expire, h.options, h.task, h.headers
+                    j.lease_seconds, h.expire,
+                    case when j.lease > 1 then (
+                        select progress.checkpoint from pgjq.progress_default as progress
+                        where progress.seq = j.seq and progress.queue_id = j.queue_id
+                    ) end as checkpoint,
+                    h.options, h.task, h.headers
             )
             select
-                wanted, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts, p.created_at,
-                p.lease_seconds, p.expire,
-                -- A job that was never claimed before has no checkpoint.
-                case when p.lease > 1 then (
-                    select progress.checkpoint from pgjq.progress_default as progress
-                    where progress.seq = p.seq and progress.queue_id = p.queue_id
-                ) end,
-                p.options, p.task, p.headers,
+                wanted, p.*,
                 case when has_subscribers then (
                     select pgjq.publish(array_agg(pgjq.event('processing', wanted, e.id, e.attempts, task => e.task)))
                     from claimed as e
@@ -217,17 +209,15 @@ begin
         returning
             j.queue_id, j.seq, j.lease, j.rank, b.id, b.payload, j.attempts, j.max_attempts, b.created_at,
             j.lease_seconds, extract(epoch from j.expire_at - j.started_at)::double precision as expire_seconds,
+            -- A job that was never claimed before has no checkpoint.
+            case when j.lease > 1 then (
+                select progress.checkpoint from pgjq.progress
+                where progress.seq = j.seq and progress.queue_id = j.queue_id
+            ) end as checkpoint,
             b.options, b.task, b.headers
     )
     select
-        claim_planned.queue, p.queue_id, p.seq, p.lease, p.rank, p.id, p.payload, p.attempts, p.max_attempts,
-        p.created_at, p.lease_seconds, p.expire_seconds,
-        -- A job that was never claimed before has no checkpoint.
-        case when p.lease > 1 then (
-            select progress.checkpoint from pgjq.progress
-            where progress.seq = p.seq and progress.queue_id = p.queue_id
-        ) end,
-        p.options, p.task, p.headers,
+        claim_planned.queue, p.*,
         case when has_subscribers then (
             select pgjq.publish(array_agg(
                 pgjq.event('processing', claim_planned.queue, e.id, e.attempts, task => e.task)

@@ -75,7 +75,7 @@ begin
         using errcode = 'check_violation';
     end if;
     if refused.status = 'no_dead_letter' then
-        raise exception 'there is no queue % to be a dead letter', dead_letter using errcode = 'foreign_key_violation';
+        raise exception 'there is no queue % for dead letters; create it first', dead_letter using errcode = 'foreign_key_violation';
     end if;
     status := coalesce(refused.status, 'queued');
     existing_state := (array['queued', 'processing', 'failing', 'completed', 'failed', 'cancelled'])[refused.state + 1];

@@ -59,18 +59,7 @@ begin
             perform pgjq.wake(queue);
         end if;
         if jobs > 0 and pgjq.has_subscribers() then
-            execute format(
-                'select sum(%1$s.publish(p.events)) from (
-                    select array_agg(%1$s.event(
-                        ''queued'', $1, s.id, 0, task => %1$s.staged_task(s.payload)
-                    ) order by s.seq) as events
-                    from (%2$s) as s
-                    where $3 or exists (
-                        select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $4
-                    )
-                    group by s.seq / 1000
-                ) as p', own_schema, staged
-            ) using queue, this_queue, apart or jobs = expected, at;
+            perform pgjq.publish_staged(queue, this_queue, at, staged, apart or jobs = expected);
         end if;
     end if;
 
@@ -100,12 +89,37 @@ begin
     end if;
 
     if jobs + duplicates <> expected then
-        raise exception '% rows were staged, and % are there', expected, jobs + duplicates;
+        raise exception '% rows were staged, but % were added or skipped', expected, jobs + duplicates;
     end if;
     if apart then
         -- Until the commit, the bodies are about to become jobs: see `pgjq.free_id`.
         perform pg_advisory_xact_lock_shared(hashtext('pgjq.write'), this_queue);
     end if;
+end
+$$;
+
+-- Publish a `queued` event for each row of a query on stages; without `all_added` only for those with bodies that were
+-- added at `at`. In the order of their numbers, a thousand at a time.
+create function pgjq.publish_staged(
+    queue text, this_queue integer, at timestamptz, staged text, all_added boolean
+) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set work_mem = '64MB'
+as $$
+begin
+    execute format(
+        'select sum(%1$s.publish(p.events)) from (
+            select array_agg(%1$s.event(
+                ''queued'', $1, s.id, 0, task => %1$s.staged_task(s.payload)
+            ) order by s.seq) as events
+            from (%2$s) as s
+            where $3 or exists (
+                select from %1$s.body as b where b.seq = s.seq and b.queue_id = $2 and b.created_at = $4
+            )
+            group by s.seq / 1000
+        ) as p', pgjq.schema_name(), staged
+    ) using queue, this_queue, all_added, at;
 end
 $$;
 

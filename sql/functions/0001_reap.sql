@@ -157,12 +157,7 @@ begin
         return;
     end if;
     perform pgjq.trim_attempts(reaped.queue_ids, reaped.seqs, reaped.leases);
-    perform pgjq.add_totals(
-            array_agg(q.id), array_fill(''::text, array[count(*)::integer]),
-            array_fill('stalled'::text, array[count(*)::integer]), array_agg(s.jobs)
-        )
-    from (select r.queue, count(*) as jobs from unnest(reaped.queues) as r (queue) group by r.queue) as s
-    inner join pgjq.queue as q on s.queue = q.name;
+    perform pgjq.add_stalls(reaped.queues);
     if pgjq.has_subscribers() then
         perform pgjq.publish_stalls(
             reaped.queues, reaped.ids, reaped.stalls, reaped.attempts, reaped.actions, reaped.reasons, reaped.tasks

@@ -145,24 +145,25 @@ begin
 end
 $$;
 
--- Return how runs ended: the state in which each left its job, and whether the job has the given error. No row for a
--- run that goes on, or whose job has been claimed again or is gone.
+-- Return how runs ended: the recorded outcome of each (null: it completed), the state that it left its job in (null: the
+-- job has been claimed again), and whether the run has the given error. No row for a run that goes on or is not known.
 --
 -- Errors are compared here, so that the caller learns nothing about an error that it does not know.
 -- Index: the primary keys, once for each row given.
 create function pgjq.find_settled(queue_ids integer[], seqs bigint[], leases integer[], errors text[]) returns table (
-    seq bigint, lease integer, state smallint, same_error boolean
+    seq bigint, lease integer, state smallint, outcome text, same_error boolean
 )
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select d.seq, d.lease, d.state, coalesce(d.error = g.error, false)
+    select g.seq, g.lease, s.state, a.outcome, a.error is not distinct from g.error
     from unnest(queue_ids, seqs, leases, errors) as g (queue_id, seq, lease, error)
-    inner join pgjq.done as d on d.seq = g.seq and d.queue_id = g.queue_id and d.lease = g.lease
-    union all
-    select j.seq, j.lease, j.state, coalesce(p.error = g.error, false)
-    from unnest(queue_ids, seqs, leases, errors) as g (queue_id, seq, lease, error)
-    inner join pgjq.job as j
-        on j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 <> 1
-    left join pgjq.progress as p on p.seq = j.seq and p.queue_id = j.queue_id
+    left join pgjq.attempt as a on a.seq = g.seq and a.queue_id = g.queue_id and a.number = g.lease
+    left join lateral (
+        select d.state from pgjq.done as d where d.seq = g.seq and d.queue_id = g.queue_id and d.lease = g.lease
+        union all
+        select j.state from pgjq.job as j
+        where j.seq = g.seq and j.queue_id = g.queue_id and j.lease = g.lease and j.state + 0 <> 1
+    ) as s on true
+    where a.seq is not null or s.state is not null
 $$;

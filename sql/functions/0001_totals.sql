@@ -28,6 +28,21 @@ begin
 end
 $$;
 
+-- Count stalls of jobs: one for each time that a queue is named.
+create function pgjq.add_stalls(queues text[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform pgjq.add_totals(
+            array_agg(q.id), array_fill(''::text, array[count(*)::integer]),
+            array_fill('stalled'::text, array[count(*)::integer]), array_agg(s.jobs)
+        )
+    from (select r.queue, count(*) as jobs from unnest(queues) as r (queue) group by r.queue) as s
+    inner join pgjq.queue as q on s.queue = q.name;
+end
+$$;
+
 -- Add the endings since the last call to the totals: of an hour at the most, and not those of the last 15 seconds, as
 -- their transactions may not have committed. Only an exporter calls it, so that databases without one pay nothing.
 -- Index: done_finished.

@@ -12,7 +12,7 @@
 -- settings that force this plan are in sql/functions/0001_claim.sql.
 select
     c.queue, c.queue_id, c.seq, c.lease_number, c.rank, c.id, c.payload, c.attempts, c.max_attempts, c.created_at,
-    c.lease_seconds, c.expire_seconds, c.checkpoint, c.options, c.task, c.headers, c.walked
+    c.lease_seconds, c.expire_seconds, c.checkpoint, c.options, c.task, c.headers::text, c.walked
 from
     pgjq.claim(
         :queues::text::text[], :worker::integer, :limit::integer, :lease::double precision, :expire::double precision,

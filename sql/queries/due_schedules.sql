@@ -1,5 +1,5 @@
 -- The schedules that are due, the time, and the seconds until the next one is; one row without a name if none is.
--- Guarantees: sql/functions/0001_schedules.sql.
+-- Guarantees: sql/functions/0001_schedule_ticks.sql.
 --
 -- Index: schedule_due, from the past to now.
 select

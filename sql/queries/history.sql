@@ -26,7 +26,7 @@ select
         from pgjq.attempt as a
         where a.seq = d.seq and a.queue_id = d.queue_id
     ) as runs,
-    -- For readers that know the names already (number_names.sql).
+    -- For readers that know the names already (names_of_numbers.sql).
     d.queue_id as queue_number, d.state as state_number, d.worker_id as worker_number
 from pgjq.done as d
 left join pgjq.body as b on d.seq = b.seq and d.queue_id = b.queue_id and b.seq >= :first and b.seq < :last

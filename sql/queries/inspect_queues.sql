@@ -16,10 +16,11 @@ running as (
 
 select
     s.name, s.paused, coalesce(s.name in (select o.dead_letter from pgjq.queue as o), false) as takes_dead_letters,
-    pgjq.count_ready(s.id, 100) as ready,
+    c.jobs as ready,
     extract(epoch from b.oldest_age)::double precision as oldest, coalesce(r.jobs, 0) as processing, s.stats
 from shown as s
 left join running as r on s.id = r.queue_id
+left join pgjq.count_ready(array(select t.id from shown as t), 100) as c on s.id = c.queue_id
 left join lateral (
     select (
         with recursive head as (

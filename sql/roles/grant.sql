@@ -116,7 +116,7 @@ grant execute on function pgjq.are_events_recorded to pgjq_admin;
 -- of endings, which an exporter of metrics counts.
 grant select on
 pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed, pgjq.blocked_keys, pgjq.workers,
-pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
+pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.lock_waits, pgjq.queue, pgjq.worker, pgjq.registration, pgjq.job,
 pgjq.time_slot, pgjq.schedules, pgjq.schedule_tick, pgjq.attempts
 to pgjq_monitor, pgjq_admin;
 grant select (id, name) on pgjq.schedule to pgjq_monitor;

@@ -7,9 +7,13 @@ drop function if exists pgjq.record_events, pgjq.are_events_recorded, pgjq.recor
 drop table if exists pgjq.job_event;
 drop view if exists pgjq.schedules;
 drop function if exists pgjq.tick(jsonb);
+drop function if exists pgjq.apply_single_plans(text, text[], jsonb);
+drop function if exists pgjq.read_plans(jsonb);
 drop function if exists pgjq.apply_plan(pgjq.schedule, jsonb, text, timestamptz, text, jsonb);
 drop function if exists pgjq.record_ticks(pgjq.schedule, jsonb);
 drop function if exists pgjq.make_run(pgjq.schedule, text, timestamptz, bigint);
+drop function if exists pgjq.run_settings(jsonb, timestamptz);
+drop function if exists pgjq.refusal(text, smallint);
 drop function if exists pgjq.is_overlapping(pgjq.schedule);
 drop function if exists pgjq.tick_name(timestamptz);
 drop function if exists pgjq.due_schedules(integer);
@@ -27,6 +31,7 @@ drop function if exists pgjq.mean_run_seconds(integer);
 drop function if exists pgjq.totals();
 drop function if exists pgjq.record_totals();
 drop function if exists pgjq.endings_between(timestamptz, timestamptz);
+drop function if exists pgjq.add_stalls(text[]);
 drop function if exists pgjq.add_totals(integer[], text[], text[], bigint[]);
 drop table if exists pgjq.total, pgjq.counted;
 drop function if exists pgjq.end_action(bigint, bigint);
@@ -37,12 +42,12 @@ drop function if exists pgjq.error_place(text);
 drop table if exists pgjq.minute, pgjq.audit;
 drop view if exists pgjq.attempts;
 drop view if exists pgjq.backlog, pgjq.throughput, pgjq.running, pgjq.stalled, pgjq.failing, pgjq.failed;
-drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.waits;
+drop view if exists pgjq.blocked_keys, pgjq.workers, pgjq.leaders, pgjq.table_health, pgjq.snapshots, pgjq.lock_waits;
 drop function if exists
 pgjq.drop_old_stages, pgjq.release_running, pgjq.reschedule_job,
 pgjq.retry_job, pgjq.retry_jobs, pgjq.get_jobs, pgjq.get_attempts, pgjq.error_excerpt,
 pgjq.count_ready,
-pgjq.add_staged_rows, pgjq.enqueue_staged, pgjq.commit_write, pgjq.check_stages, pgjq.quarantine_staged,
+pgjq.add_staged_rows, pgjq.publish_staged, pgjq.enqueue_staged, pgjq.commit_write, pgjq.check_stages, pgjq.quarantine_staged,
 pgjq.close_write, pgjq.open_write, pgjq.remove_orphan_bodies,
 pgjq.add_bodies, pgjq.insert_bodies_statement, pgjq.staged_task, pgjq.staged_rows_query, pgjq.drop_stages,
 pgjq.create_stage,
@@ -56,7 +61,7 @@ pgjq.delete_bodies, pgjq.end_jobs, pgjq.unblock_forgotten_keys, pgjq.unblock_key
 pgjq.block_jobs, pgjq.pick_serial, pgjq.claim_serial, pgjq.find_claimed, pgjq.claim,
 pgjq.claim_planned, pgjq.seconds_until_work, pgjq.promote, pgjq.enqueue,
 pgjq.enqueue_jobs, pgjq.enqueue_job, pgjq.delete_old_reservations, pgjq.reserve_numbers, pgjq.add_limited_job,
-pgjq.add_taken_jobs, pgjq.add_jobs, pgjq.take_time_slot, pgjq.free_id, pgjq.remove_orphan_body, pgjq.job_settings,
+pgjq.add_taken_jobs, pgjq.insert_jobs_that_differ, pgjq.add_jobs, pgjq.take_time_slot, pgjq.free_id, pgjq.remove_orphan_body, pgjq.job_settings,
 pgjq.job_options, pgjq.retry_delay, pgjq.find_invalid_jobs, pgjq.check_definition, pgjq.is_valid_job,
 pgjq.valid_task_name, pgjq.are_valid_headers,
 pgjq.are_valid_options, pgjq.get_or_create_queue, pgjq.lock_referenced_queue, pgjq.lock_queue_row,

@@ -6,21 +6,24 @@
 -- leader, with its time. Names and ids are looked up row by row, in subqueries: the planner does not know how few rows
 -- a view reads and would read every body instead, and with a limit the lookups of rows that are not shown are skipped.
 
--- How many jobs of a queue could be claimed now: exact below `most`. Index: job_ready, from its head; in a function,
+-- How many jobs of some queues could be claimed now: exact below `most`. Index: job_ready, from its head; in a function,
 -- because the planner assumes that every queue is short, and would read all of it.
-create function pgjq.count_ready(queue_id integer, most integer) returns bigint
+create function pgjq.count_ready(queue_ids integer[], most integer) returns table (queue_id integer, jobs bigint)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    return (
-        select count(*)
+    return query
+    select wanted.id, few.jobs
+    from unnest(queue_ids) as wanted (id)
+    cross join lateral (
+        select count(*) as jobs
         from (
             select from pgjq.job as j
-            where j.ready and j.queue_id = count_ready.queue_id
+            where j.ready and j.queue_id = wanted.id
             order by j.queue_id, j.rank, j.seq limit most
-        ) as few
-    );
+        ) as head
+    ) as few;
 end
 $$;
 
@@ -33,7 +36,7 @@ with running as (
 select
     q.name as queue, q.paused,
     -- Exact below 1,000; 1,000 means 1,000 or more.
-    pgjq.count_ready(q.id, 1000) as ready,
+    c.jobs as ready,
     pgjq.now() - oldest.since as oldest_age,
     coalesce(r.jobs, 0) as processing,
     (q.stats ->> 'ready')::bigint as counted_ready,
@@ -43,6 +46,7 @@ select
     (q.stats ->> 'counted_at')::timestamptz as counted_at
 from pgjq.queue as q
 left join running as r on q.id = r.queue_id
+left join pgjq.count_ready(array(select a.id from pgjq.queue as a), 1000) as c on q.id = c.queue_id
 cross join lateral (
     -- The first job of each priority: each step to the next priority is one index probe.
     with recursive head as (

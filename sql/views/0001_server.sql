@@ -35,7 +35,7 @@ from pg_replication_slots as r
 where r.xmin is not null or r.catalog_xmin is not null;
 
 -- Sessions that wait for a lock in this database, and the sessions that block them.
-create view pgjq.waits as
+create view pgjq.lock_waits as
 select
     l.pid, w.application_name as application, l.locktype as lock_type, l.mode, l.relation::regclass as table_name,
     clock_timestamp() - l.waitstart as waiting_for, b.pid as blocked_by, h.application_name as blocker,

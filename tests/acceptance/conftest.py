@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def processes(database: str, postgres: PostgresStorage) -> Iterator[Processes]:
-    """An empty database, and nobody on it yet."""
+    """An empty database, without sessions yet."""
     with Processes(database, postgres) as empty:
         yield empty

@@ -33,7 +33,7 @@ def handle(job: Job) -> Any:
 
 
 def job_lock(number: int) -> Any:
-    """Wait for somebody else's advisory lock."""
+    """Wait for the advisory lock of another session."""
     import psycopg
 
     connection = psycopg.connect(sys.argv[2])

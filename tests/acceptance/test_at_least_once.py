@@ -16,7 +16,7 @@ VISIBLE = scaled(LeasePolicy.visibility(), FACTOR)
 
 
 def test_a_worker_that_stops_in_order_gives_its_job_back_at_once(processes: Processes) -> None:
-    """The lease is longer than any test: whoever runs the job next did not wait for it."""
+    """The lease is longer than any test: the worker that runs the job next did not wait for it."""
     patient = LeasePolicy.visibility(3600)
     first = processes.worker(patient)
     processes.enqueue("handed over", "hang")

@@ -76,7 +76,7 @@ def samples(book: Path) -> list[tuple[float, int]]:
 
 
 def read_terms(book: Path) -> list[tuple[float, float, int]]:
-    """Put samples together into terms: first and last moment that somebody knew to lead."""
+    """Put samples together into terms: first and last moment that a candidate knew to lead."""
     terms: list[tuple[float, float, int]] = []
     by_pid: dict[int, list[float]] = {}
     for at, pid in samples(book):

@@ -118,9 +118,9 @@ def test_the_embedded_server_is_started_for_a_migration_and_keeps_it(tmp_path: P
 @pytest.mark.parametrize(
     ("url", "said", "code"),
     [
-        ("redis://localhost", "'redis' is not a PostgreSQL: the URL must be postgresql://", 2),
-        ("memory:", "'memory' is not a PostgreSQL", 2),
-        ("somewhere", "'…' is not a PostgreSQL", 2),
+        ("redis://localhost", "'redis' is not PostgreSQL: the URL must be postgresql://", 2),
+        ("memory:", "'memory' is not PostgreSQL", 2),
+        ("somewhere", "'…' is not PostgreSQL", 2),
         ("postgresql://[::1/x", "connection string", 2),
         ("embedded://database", "named with three slashes, as embedded:///var/lib/jobs", 2),
         ("wrong=option", 'invalid connection option "wrong"', 2),

@@ -27,13 +27,13 @@ NOWHERE = "postgresql:///x?host=/nowhere"
     [
         (["enqueue", "mail", "hello"], """this is not JSON: Expecting value at column 1; text is quoted twice"""),
         (["enqueue", "mail", '{"a": }'], "this is not JSON: Expecting value at column 7 (see: pgjq enqueue --help)"),
-        (["enqueue", "mail", "NaN"], "this is not JSON: it has no word for NaN"),
+        (["enqueue", "mail", "NaN"], "this is not JSON, which has no NaN"),
         (["enqueue", "mail", "[" * 100_000], "this JSON is nested too deeply"),
         (["enqueue", "ma\x1bil", "1"], "a queue's name must not hold control characters"),
         (["enqueue", "", "1"], "a queue's name must have 1 to 128 characters"),
         (["enqueue", "mail", "1", "--id", ""], "a job's id must not be empty"),
         (["enqueue", "mail", "1", "--delay", "soon"], "'soon' is not a duration: write seconds, or 90s, 15m, 2h, 7d"),
-        (["enqueue", "mail", "1", "--run-at", "2026-01-31T09:30"], "does not say its time zone"),
+        (["enqueue", "mail", "1", "--run-at", "2026-01-31T09:30"], "has no time zone"),
         (["enqueue", "mail", "1", "--run-at", "noon"], "'noon' is not a time: write it as 2026-01-31T09:30:00+01:00"),
         (["enqueue", "mail", "1", "--priority", "99999"], "priority must be between -32767 and 32767"),
         (["enqueue", "mail", "1", "--id", "a", "--content-id"], "exclude each other"),
@@ -109,7 +109,7 @@ for queue in (mail, orders, quick):
 @pytest.mark.parametrize(
     ("targets", "said"),
     [
-        (["mail", "orders"], "mail and orders have a storage each"),
+        (["mail", "orders"], "mail and orders have different storages"),
         (["mail", "quick"], "mail and quick have different lease policies"),
         (["idle"], "every queue of a worker needs a task or a handler"),
         (["nothing"], "its queues are mail, orders, quick, idle"),
@@ -135,14 +135,12 @@ def test_what_a_job_holds_cannot_move_the_cursor(database: str) -> None:
     assert answer("status", "mail", nasty, url=database)["id"] == nasty
 
 
-def test_an_error_that_nobody_foresaw_is_one_line_and_debug_shows_it(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unforeseen_error_is_one_line_and_debug_shows_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise LookupError("what?")
 
     monkeypatch.setattr(pgjq.Client, "get_status", fail)
-    assert complaint("status", "mail", "a", url=database).startswith("LookupError: what?; this should not happen")
+    assert complaint("status", "mail", "a", url=database).startswith("LookupError: what?; this is a defect of pgjq")
     assert isinstance(run("--debug", "status", "mail", "a", url=database).exception, LookupError)
 
 

@@ -64,7 +64,7 @@ class Terminal:
 
 
 class Keyboard:
-    """Somebody who follows a page in a directory."""
+    """A reader who follows a page in a directory."""
 
     def __init__(self, directory: Path, url: str, stack: ExitStack) -> None:
         self._directory = directory

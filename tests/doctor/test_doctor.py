@@ -91,8 +91,36 @@ def test_a_queue_without_a_worker(storage: Any) -> None:
     pgjq.Client(storage).enqueue("mail", "1", {})
     found = diagnose(storage)["queues"]
     assert found.level == "error"
-    assert found.message == "no worker serves queue mail, and 1 job wait"
+    assert found.message == "no worker serves queue mail, and 1 job waits"
     assert "pgjq worker" in found.advice
+
+
+def test_many_jobs_and_many_queues_without_a_worker(storage: Any) -> None:
+    client = pgjq.Client(storage)
+    client.enqueue_many("a", [(None, n) for n in range(150)])
+    for number in range(12):
+        client.enqueue(f"b{number:02}", "1", {})
+    found = [f for f in asyncio.run(_all(storage)) if f.check == "queues"]
+    is_counted = not isinstance(storage, pgjq.PostgresStorage)
+    waiting = "about 150" if is_counted else "at least 100"
+    assert found[0].message == f"no worker serves queue a, and {waiting} jobs wait"
+    assert [f.message for f in found[10:]] == ["3 more findings about queues"]
+    assert {f.level for f in found} == {"error"}
+
+
+def test_an_old_failure_behind_many_later_endings_is_found(database: str, postgres: pgjq.PostgresStorage) -> None:
+    ops: Any = postgres.operations("sync")
+    pgjq.Client(postgres).enqueue("mail", "broken", {})
+    (job,) = drive(ops.claim(["mail"], worker="worker-1", limit=1, policy=pgjq.LeasePolicy()))
+    drive(ops.settle([Settlement(job.lease, Failed(pgjq.JobError("ValueError", "no")))]))
+    pgjq.Client(postgres).enqueue_many("mail", [(f"{n}", n) for n in range(30_000)])
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "with gone as (delete from pgjq.job returning seq, queue_id) insert into pgjq.done (seq, finished_at,"
+            " expires_at, started_at, queue_id, lease, delete_after, rank, attempts, max_attempts, stalled, state)"
+            " select seq, now(), now() + interval '1 day', now(), queue_id, 1, 0, 0, 1, 3, 0, 3 from gone"
+        )
+    assert "1 job of mail failed with ValueError" in diagnose(postgres)["failures"].message
 
 
 def test_a_job_that_no_reaper_takes_back(storage: Any) -> None:
@@ -143,7 +171,7 @@ def test_paused_dead_and_old_queues(database: str, postgres: pgjq.PostgresStorag
     client.pause_queue("mail")
     serve(postgres, "mail")
     texts = [f.message for f in asyncio.run(_all(postgres)) if f.check == "queues"]
-    assert texts == ["1 job wait as dead letters in queue dead", "queue mail is paused, and 1 job wait"]
+    assert texts == ["1 job waits as dead letters in queue dead", "queue mail is paused, and 1 job waits"]
     client.resume_queue("mail")
     client.delete_job("dead", "1")
     with changed(database, "update pgjq.job set run_at = run_at - interval '1 hour'", "select"):

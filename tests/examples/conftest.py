@@ -45,7 +45,7 @@ class Processes:
         return process
 
     def serve(self, app: str) -> httpx2.Client:
-        """Start a web application; whoever asks before it answers waits."""
+        """Start a web application; requests before its first answer wait."""
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -34,13 +34,13 @@ def test_a_killed_import_goes_on_where_it_was_and_leaves_every_line_once(
     (job,) = client.find_jobs("imports")
     assert said[0][0] == job.id
     assert said[0][1:] == said[1]  # The second call changes nothing, and starts no second import.
-    with psycopg.connect(processes.url) as somebody, psycopg.connect(processes.url, autocommit=True) as looking:
-        somebody.execute("insert into price values ('article-2500', 1)")  # Not committed: the third chunk waits here.
+    with psycopg.connect(processes.url) as writer, psycopg.connect(processes.url, autocommit=True) as looking:
+        writer.execute("insert into price values ('article-2500', 1)")  # Not committed: the third chunk waits here.
         first = processes.start("pgjq", "worker", "nightly_import:imports")
         while looking.execute(WAITING).fetchone() is None:
             assert first.poll() is None
         first.kill()
-        somebody.rollback()
+        writer.rollback()
         looking.execute(LATER)  # As if its lease had lapsed.
     second = processes.start("pgjq", "worker", "nightly_import:imports")
     assert client.wait("imports", job.id, timeout=60) == {"lines": LINES}

@@ -39,7 +39,7 @@ counter = CallCounter()
 for wrapped in CALLS:
     setattr(os, wrapped, counter.wrap(wrapped))
 
-# After the calls were wrapped, so that nobody has got hold of the real ones.
+# After the calls were wrapped, so that no module has imported the real ones.
 from pgjq import FileStorage  # noqa: E402
 from pgjq.storage.file import replica  # noqa: E402
 from pgjq.testing import ManualClock  # noqa: E402

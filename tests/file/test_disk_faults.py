@@ -344,7 +344,7 @@ def test_a_directory_in_the_place_of_a_worker_or_leader_is_moved_aside(storage: 
 def test_nothing_happened_when_the_disk_fails_to_sync(
     storage: FileStorage, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that failed to write forgets it; so all is written anew before anybody is answered again."""
+    """A kernel that failed to write forgets it; so all is written anew before the next answer."""
     client = Client(storage)
     client.enqueue("q", "a", 1)
     before = (directory / "journal").stat().st_ino

@@ -1,4 +1,4 @@
-"""Whoever reads the journal later knows exactly what those know who wrote it."""
+"""A process that reads the journal later has the same state as the process that wrote it."""
 
 from __future__ import annotations
 

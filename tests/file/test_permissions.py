@@ -107,7 +107,7 @@ def test_another_user_cannot_lock_the_storage(tmp_path: Path) -> None:
     directory = tmp_path / "jobs"
     directory.mkdir(0o755)
     use(directory)
-    # Whoever cannot open a file cannot lock it either.
+    # A process that cannot open a file cannot lock it either.
     outsider = subprocess.run(
         ("/bin/cat", str(directory / "journal.lock")), user=65534, cwd="/", capture_output=True, text=True, check=False
     )

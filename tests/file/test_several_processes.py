@@ -82,7 +82,7 @@ def test_processes_that_claim_at_the_same_time_share_the_jobs_out(directory: Pat
     for rival in rivals:
         assert rival.stdout
         rival.stdout.readline()
-    for rival in rivals:  # All of them are told before anybody is waited for.
+    for rival in rivals:  # All are told before the first one is waited for.
         assert rival.stdin
         print("go", file=rival.stdin, flush=True)
     taken = [json.loads(rival.communicate()[0]) for rival in rivals]
@@ -147,7 +147,7 @@ def test_a_subscriber_hears_the_life_of_a_job_in_other_processes(
 def test_events_around_a_journal_that_is_written_anew_are_heard_or_counted(
     storage: FileStorage, other: FileStorage, times: int, heard_of: list[str]
 ) -> None:
-    """Whoever missed no more than one journal hears everything; of more, that something was missed."""
+    """A subscriber that missed at most one journal gets every event; of more, a notice that events were lost."""
     heard = drive(storage.operations("sync").subscribe())
     client = Client(other)
     with storage.replica._mutex.turn:  # It is busy with something else meanwhile.

@@ -63,8 +63,9 @@ def address(name: str, stack: ExitStack) -> str:
 def fuzz_storage(name: str, storage: Storage, cases: int, start: int) -> int:
     """Fuzz every entry point of one storage; return how many have defects."""
     failed = 0
-    for number, (what, (feed, strategies)) in enumerate(points.ENTRY_POINTS.items()):
-        share = max(1, cases // len(points.ENTRY_POINTS))
+    entry_points = points.of_storage(name)
+    for number, (what, (feed, strategies)) in enumerate(entry_points.items()):
+        share = max(1, cases // len(entry_points))
         failed += fuzz(
             f"{name} {what}", share, start, st.tuples(*strategies), lambda drawn, feed=feed: feed(storage, *drawn)
         )

@@ -114,7 +114,8 @@ def find(storage: Storage, queue: Any, options: dict[str, Any]) -> None:
 
 def notify(storage: Storage, channel: str, payload: str) -> None:
     """Send what any login can send to those who listen; subscribers and waiters go on."""
-    if not isinstance(storage, pgjq.PostgresStorage) or "\0" in payload:
+    assert isinstance(storage, pgjq.PostgresStorage)
+    if "\0" in payload:
         return
     with psycopg.connect(storage.conninfo, autocommit=True) as connection, contextlib.suppress(psycopg.DataError):
         try:
@@ -127,8 +128,7 @@ def notify(storage: Storage, channel: str, payload: str) -> None:
 
 def call_sql(storage: Storage, statement: str, given: list[str | None]) -> None:
     """Call SQL functions as other programs do; an error is one of the values, not of pgjq's functions."""
-    if not isinstance(storage, pgjq.PostgresStorage):
-        return
+    assert isinstance(storage, pgjq.PostgresStorage)
     parameters = [given[n % len(given)] for n in range(statement.count("%s"))]
     with psycopg.connect(storage.conninfo, autocommit=True) as connection:
         try:
@@ -163,9 +163,17 @@ ENTRY_POINTS: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any],
         find,
         (values.anything, st.dictionaries(st.sampled_from(("state", "created_before", "task")), values.anything)),
     ),
+}
+# Of PostgreSQL alone: what any login can do without pgjq.
+SERVER_ENTRY_POINTS: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]]] = {
     "notify": (notify, (channels, messages)),
     "sql": (call_sql, (st.sampled_from(SQL_CALLS), given)),
 }
+
+
+def of_storage(name: str) -> dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]]]:
+    """Return the entry points of a storage."""
+    return ENTRY_POINTS | SERVER_ENTRY_POINTS if name == "postgres" else ENTRY_POINTS
 
 
 def check_works(storage: Storage, number: int) -> None:

@@ -32,7 +32,10 @@ sampled = settings(
 )
 
 
-@pytest.fixture(params=STORAGES)
+CASES_OF_STORAGES = [(storage, name) for storage in STORAGES for name in points.of_storage(storage)]
+
+
+@pytest.fixture
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     if request.param == "postgres":
         yield request.getfixturevalue("postgres")
@@ -43,9 +46,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
             yield storage
 
 
-@pytest.mark.parametrize("name", points.ENTRY_POINTS)
+@pytest.mark.parametrize(("storage", "name"), CASES_OF_STORAGES, indirect=["storage"])
 def test_hostile_values_are_refused_or_work(storage: Storage, name: str) -> None:
-    feed, strategies = points.ENTRY_POINTS[name]
+    feed, strategies = (points.ENTRY_POINTS | points.SERVER_ENTRY_POINTS)[name]
 
     @sampled
     @given(st.tuples(*strategies))

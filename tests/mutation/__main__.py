@@ -1,14 +1,17 @@
 """The command: change the code of leases, retries and policies at each place, and list what no test notices.
 
-Each mutant runs in a process of its own, which imports the changed module instead of the file and runs the tests of
-that module until one fails. `accepted.txt` has the survivors that are equal to the original, each with the reason.
+Each mutant runs in a process of its own, which imports the changed module instead of the file. It runs the unit tests,
+then seeded histories (`pgjq.testing.simulation`), then the conformance suite in memory, until one of them fails.
+`accepted.txt` has the survivors that are equal to the original, each with the reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,7 @@ import click
 from tests.mutation.mutants import Mutant, mutants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 ACCEPTED = Path(__file__).parent / "accepted.txt"
@@ -26,9 +29,9 @@ UNIT = tuple(
     f"tests/unit/test_{name}.py"
     for name in ("lease_policy", "lease_deadline", "retry", "outcome", "policy", "stall_detection_times", "defaults")
 )
-MODEL = ("tests/simulation", "tests/storage_conformance/test_memory.py")
-MODULES = dict.fromkeys(("pgjq/lease.py", "pgjq/retry.py", "pgjq/policy.py", "pgjq/outcome.py"), MODEL)
-SECONDS = 180
+MODULES = ("pgjq/lease.py", "pgjq/retry.py", "pgjq/policy.py", "pgjq/outcome.py")
+HISTORIES = 400
+SECONDS = 600
 KILLED, SURVIVED = 1, 0
 
 
@@ -46,27 +49,49 @@ class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._source, self._name, "exec"), module.__dict__)  # noqa: S102
 
 
-def survives(name: str, mutant: Mutant, tests: Sequence[str]) -> bool:
-    """Run the tests with a mutant in a child process; say whether none noticed."""
+def survives(name: str, mutant: Mutant, check: Callable[[], bool]) -> bool:
+    """Run a check with a mutant in a child process; say whether it noticed nothing."""
     child = os.fork()
     if child == 0:
-        os._exit(_test(name, mutant.source, tests))
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        sys.meta_path.insert(0, ChangedModule(name, mutant.source))
+        signal.alarm(SECONDS)  # A mutant that never ends is killed.
+        status = KILLED
+        with contextlib.suppress(BaseException):
+            status = SURVIVED if check() else KILLED
+        os._exit(status)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == SURVIVED
 
 
-def _test(name: str, source: str, tests: Sequence[str]) -> int:
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
-    sys.meta_path.insert(0, ChangedModule(name, source))
-    import signal
+def units() -> bool:
+    """Run the unit tests of these modules."""
+    return passes(*UNIT)
 
-    signal.alarm(SECONDS)  # A mutant that never ends is killed.
+
+def histories() -> bool:
+    """Play seeded histories, with and without lost replies."""
+    from pgjq.testing.simulation import play
+    from pgjq.testing.simulation_losses import play_lossy
+
+    for seed in range(HISTORIES):
+        play(seed)
+        play_lossy(seed)
+    return True
+
+
+def conformance() -> bool:
+    """Run the conformance suite in memory."""
+    return passes("tests/storage_conformance/test_memory.py")
+
+
+def passes(*tests: str) -> bool:
+    """Run tests until one fails; say whether all passed."""
     import pytest
 
-    options = ("-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "not postgres")
-    return KILLED if pytest.main([*options, *tests]) else SURVIVED
+    return pytest.main(["-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]) == 0
 
 
 def accepted() -> set[str]:
@@ -83,15 +108,12 @@ def survivors(path: str, only: int | None) -> Iterator[str]:
         story = f"{path}: {mutant.change}"
         if only not in (None, number) or story in known:
             continue
-        for tests in (UNIT, MODULES[path]):
-            if not survives(name, mutant, tests):
-                break
-        else:
+        if all(survives(name, mutant, check) for check in (units, histories, conformance)):
             yield f"{story}  (line {mutant.line}, mutant {number})"
 
 
 @click.command()
-@click.option("--module", "chosen", multiple=True, type=click.Choice(list(MODULES)), help="Module; may be repeated.")
+@click.option("--module", "chosen", multiple=True, type=click.Choice(MODULES), help="Module; may be repeated.")
 @click.option("--number", type=int, help="One mutant again.")
 def main(*, chosen: tuple[str, ...], number: int | None) -> None:
     """Make mutants, run the tests on each, and list the survivors."""

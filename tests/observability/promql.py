@@ -24,20 +24,20 @@ class History:
     """Samples of several scrapes."""
 
     def __init__(self) -> None:
-        self._series: defaultdict[tuple[str, Labels], list[tuple[float, float]]] = defaultdict(list)
+        self.series: defaultdict[tuple[str, Labels], list[tuple[float, float]]] = defaultdict(list)
         self.now = 0.0
 
     def add(self, at: float, samples: Samples, **target: str) -> None:
         """Add a scrape of a target, which has the labels `job` and `instance`."""
         self.now = at
         for (name, labels), value in samples.items():
-            self._series[name, labels | frozenset(target.items())].append((at, value))
+            self.series[name, labels | frozenset(target.items())].append((at, value))
 
     def select(self, name: str, wanted: dict[str, str], span: float) -> dict[Labels, list[float]]:
         """Return the samples of matching series within a span before now."""
         return {
             labels: [value for at, value in points if at >= self.now - span]
-            for (each, labels), points in self._series.items()
+            for (each, labels), points in self.series.items()
             if each == name and wanted.items() <= dict(labels).items()
         }
 

@@ -1,6 +1,7 @@
 """The files in deploy/: queries against real scrapes, alerts that fire, manifests that name what exists.
 
-No Prometheus, Grafana, systemd or Kubernetes runs here: queries are evaluated by `promql.py`, and files are parsed.
+No Grafana, systemd or Kubernetes runs here: files are parsed. Queries are evaluated by `promql.py`; where Prometheus is
+installed, `test_prometheus_server.py` evaluates them by it, too.
 """
 
 from __future__ import annotations

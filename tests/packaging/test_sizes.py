@@ -17,7 +17,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 LINES_OF_A_FILE = 300
 LINES_OF_A_FUNCTION = 30
 SHARE_WITH_DOCSTRINGS = 0.9
-LINES_WITHOUT_A_SUBJECT = 40
+LENGTH_OF_A_FIRST_LINE = 90
+LINES_WITHOUT_A_SUBJECT = 10
 # Pronouns that hide the worker, the caller, the reaper.
 PRONOUNS = re.compile(r"\b(whoever|nobody|somebody|everybody|anybody)\b", re.IGNORECASE)
 
@@ -52,6 +53,15 @@ def test_what_others_call_has_docstrings() -> None:
     nodes = [(path, node) for path, text in FILES.items() for node in public(ast.parse(text))]
     without = [f"{path}:{node.lineno} {node.name}" for path, node in nodes if ast.get_docstring(node) is None]
     assert 1 - len(without) / len(nodes) >= SHARE_WITH_DOCSTRINGS, without
+
+
+def test_docstrings_begin_with_a_short_line() -> None:
+    documented = ast.Module | ast.ClassDef | Function
+    nodes = [
+        (path, node) for path in FILES for node in ast.walk(ast.parse(FILES[path])) if isinstance(node, documented)
+    ]
+    lines = [(path, (ast.get_docstring(node) or "").partition("\n")[0]) for path, node in nodes]
+    assert [f"{path}: {line}" for path, line in lines if len(line) > LENGTH_OF_A_FIRST_LINE] == []
 
 
 def test_sentences_name_their_subjects() -> None:

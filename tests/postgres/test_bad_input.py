@@ -28,7 +28,7 @@ circular.append(circular)
 
 # What is wrong, and what the message says about it.
 ENQUEUES: dict[str, tuple[dict[str, Any], str]] = {
-    "an empty id": ({"id": ""}, "must not be empty; pass None to have one made"),
+    "an empty id": ({"id": ""}, "must not be empty; pass None for a generated id"),
     "an id that is too long": ({"id": "x" * 513}, "must not be longer than 512 characters; this one has 513"),
     "an id with NUL": ({"id": "a\0b"}, "must not hold a NUL"),
     "an id with a lone surrogate": ({"id": "a\ud800"}, "valid Unicode"),
@@ -50,7 +50,7 @@ ENQUEUES: dict[str, tuple[dict[str, Any], str]] = {
     "NaN as delay": ({"delay": NAN}, "delay must be finite"),
     "an infinite delay": ({"delay": INFINITY}, "delay must be finite"),
     "text as delay": ({"delay": "5"}, "delay must be a number of seconds or a timedelta, not str"),
-    "a naive datetime": ({"run_at": NAIVE}, "run_at must say its time zone"),
+    "a naive datetime": ({"run_at": NAIVE}, "run_at must have a time zone"),
     "a date": ({"run_at": date(2030, 1, 1)}, "run_at must be a datetime, not date"),
     "text as run_at": ({"run_at": "2030-01-01T00:00:00Z"}, "run_at must be a datetime, not str"),
     "run_at and delay": ({"run_at": AWARE, "delay": 5}, "pass run_at or delay, not both"),
@@ -218,7 +218,7 @@ def awaited(client: pgjq.AsyncClient, method: str) -> Any:
     [
         ({"state": "running"}, "state must be one of queued, processing"),
         ({"state": ["queued"]}, "state must be one of queued, processing"),
-        ({"created_before": NAIVE}, "created_before must say its time zone"),
+        ({"created_before": NAIVE}, "created_before must have a time zone"),
         ({"created_after": "today"}, "created_after must be a datetime"),
         ({"limit": 0}, "limit must be between 1 and"),
         ({"limit": 10**9}, "limit must be between 1 and"),

@@ -43,7 +43,7 @@ IN_FAILED_TRANSACTION = "25P02"
 
 @dataclass
 class Caller:
-    """Somebody with a connection, in the middle of a transaction of their own."""
+    """A caller with a connection, in the middle of its own transaction."""
 
     connection: Any
     client: Any

@@ -136,7 +136,7 @@ def test_eight_processes_claim_every_job_once(database: str, postgres: PostgresS
     for claimer in claimers:
         assert claimer.stdout
         assert claimer.stdout.readline() == "ready\n"
-    for claimer in claimers:  # All of them are told before anybody is waited for.
+    for claimer in claimers:  # All are told before the first one is waited for.
         assert claimer.stdin
         print("go", file=claimer.stdin, flush=True)
     outputs = [claimer.communicate()[0] for claimer in claimers]

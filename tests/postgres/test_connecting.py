@@ -47,7 +47,7 @@ def test_a_server_that_says_nothing_is_given_up(database: str, mode: Mode, monke
 
 
 def test_a_server_that_went_away_is_named_as_the_reason(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can raise max_size out of an outage."""
+    """The message does not advise max_size: raising it ends no outage."""
     monkeypatch.setattr(pool_waiting, "PATIENCE", 1.0)
     with Proxy(database) as proxy:
         storage = pgjq.PostgresStorage(proxy.conninfo)

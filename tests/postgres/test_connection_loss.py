@@ -115,7 +115,7 @@ def test_a_subscriber_hears_again_after_its_connection_was_cut(database: str, po
     assert [e.id for e in drive(heard.next(10))] == ["before"]
     assert kill(database, "pgjq listener") == 1
     numbers = iter(range(10_000))
-    # What happens while nobody listens is not heard; what happens after it listens again is.
+    # Events while nothing listens are lost; events after it listens again are not.
     until(lambda: (client.enqueue("q", f"after {next(numbers)}", 1), drive(heard.next(0.01)))[1])
     drive(heard.close())
 
@@ -171,7 +171,7 @@ def test_a_silent_leader_is_out_of_office_when_its_time_is_over(database: str, p
 
 
 def test_a_leader_whose_session_changed_hands_does_not_lead(database: str, postgres: PostgresStorage) -> None:
-    """A pooler may hand the lock's session to somebody else; then the proof fails, and is not trusted."""
+    """A pooler may hand the lock's session to another client; then the proof fails, and is not trusted."""
     ops: Any = postgres.operations("sync")
     assert drive(ops.elect("reaper", "ann", ttl=30))
     ops._leader_locks._held["reaper"].connection.execute("select pg_advisory_unlock_all()")

@@ -1,4 +1,4 @@
-"""Migrations: from a checkout, from code, offline, in somebody else's alembic project, and by everybody at once."""
+"""Migrations: from a checkout, from code, offline, in an application's alembic project, and by several processes."""
 
 from __future__ import annotations
 

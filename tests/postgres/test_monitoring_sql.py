@@ -253,8 +253,8 @@ def test_blocked_keys_show_what_blocks_them_and_how_many_wait(postgres: pgjq.Pos
 def test_leaders_are_the_sessions_that_hold_an_office(postgres: pgjq.PostgresStorage) -> None:
     assert [row["pid"] for row in ask(postgres.conninfo, "leaders")] == [None, None]
     assert drive(postgres.operations("sync").elect("reaper", "ann", ttl=30))
-    nobody, leader = ask(postgres.conninfo, "leaders")
-    assert (nobody["role"], nobody["pid"]) == ("maintenance", None)
+    vacant, leader = ask(postgres.conninfo, "leaders")
+    assert (vacant["role"], vacant["pid"]) == ("maintenance", None)
     assert leader["role"] == "reaper"
     assert leader["login"] is not None
 
@@ -267,7 +267,7 @@ def test_old_snapshots_and_waits_name_who_is_in_the_way(postgres: pgjq.PostgresS
         holder.execute("begin isolation level repeatable read")
         holder.execute("select from pgjq.job for update")
         waiter.pgconn.send_query(b"delete from pgjq.job")
-        while not (waits := ask(postgres.conninfo, "waits")):
+        while not (waits := ask(postgres.conninfo, "lock_waits")):
             pass
         assert {(wait["pid"], wait["blocked_by"]) for wait in waits} == {
             (waiter.info.backend_pid, holder.info.backend_pid)

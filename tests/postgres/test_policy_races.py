@@ -29,6 +29,7 @@ from pgjq.blocking import drive
 from pgjq.outcome import Completed, Failed, Failing, Released
 from pgjq.policy import POLICIES, Policy, PolicyName
 from pgjq.storage.base import Settlement
+from tests.postgres.row_reads import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -63,7 +64,7 @@ def settle(postgres: PostgresStorage, jobs: list[Claimed], outcome: Any) -> None
 
 
 def insert(connection: psycopg.Connection[Any], state: int, key: str | None, queue: str = "q") -> None:
-    """Write a job without asking anybody."""
+    """Write a job directly into the tables, past all checks."""
     connection.execute(
         "insert into pgjq.job (seq, queue_id, run_at, ready, rank, max_attempts, result_ttl, delete_after, state,"
         " singleton_key) select nextval('pgjq.job_seq'), q.id, now(), %s = 0, 0, 3, 1, 1, %s, %s"
@@ -536,12 +537,3 @@ def test_a_claim_beside_many_blocked_keys_reads_what_it_takes(
         row = connection.execute("select id from pgjq.claim('{q}', 1, 10, 30, 900, null, false)").fetchall()
         assert row == [("free",)]
         assert fetched(connection) - before <= 20
-
-
-def fetched(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(
-        "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer from pg_stat_xact_user_tables"
-        " where relname in ('job_default', 'body_default', 'done_default', 'progress_default')"
-    ).fetchone()
-    assert row is not None
-    return row[0]

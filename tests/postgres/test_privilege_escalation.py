@@ -1,4 +1,4 @@
-"""What somebody with a login of a role would try in order to do more than the role may."""
+"""Attempts of a login of a role to do more than the role may."""
 
 from __future__ import annotations
 

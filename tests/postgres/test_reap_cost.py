@@ -44,7 +44,7 @@ def test_a_pass_with_nothing_to_do_reads_less_than_two_hundred_pages(
     busy: psycopg.Connection[Any], statement: str, stale_age: float
 ) -> None:
     params = {"limit": 1000, "stale_age": stale_age} if statement == "reap" else {}
-    explained(busy, statement, params)  # The first to pass by marks dead entries of the index; nobody reads them again.
+    explained(busy, statement, params)  # The first scan marks dead entries of the index; later scans skip them.
     assert pages(explained(busy, statement, params)) < BUFFERS
 
 

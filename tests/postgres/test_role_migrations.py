@@ -40,7 +40,7 @@ def rights(conninfo: str, schema: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def own_schema(server: str) -> Generator[str]:
-    """A schema's name that nobody has, so that its roles are nobody's, either."""
+    """An unused name of a schema, whose roles are unused as well."""
     name = f"our 'jobs' {uuid4().hex}"
     yield name
     drop_roles(server, *(f"{name}_{role}" for role in ROLES))

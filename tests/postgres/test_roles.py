@@ -97,7 +97,7 @@ def enqueue_and_wait(by_role: ByRole, storage: pgjq.PostgresStorage) -> None:
         if not answer.done():
             run_one(by_role, queue, Completed(b"7"))
         assert answer.result() == 7
-    # One that is there already, whoever enqueued it, is waited for as well.
+    # An existing job of any producer is waited for as well.
     by_role.client.enqueue(queue, "two", 1)
     with pytest.raises(pgjq.TimeoutError):
         pgjq.Client(storage).enqueue_and_wait(queue, "two", 1, timeout=0.01)

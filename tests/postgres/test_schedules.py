@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 import pgjq
-from pgjq.testing.clock import PostgresClock
+from pgjq.testing.clock import ManualClock, PostgresClock
 from tests.schedules.conftest import StorageHarness, wait_until
 
 if TYPE_CHECKING:
@@ -71,6 +72,76 @@ def test_a_thousand_ticks_are_made_in_batches_by_two_workers(harness: StorageHar
         assert sql.execute("select count(distinct id) from pgjq.body").fetchone() == (1000,)
         explained = sql.execute("explain select min(due_at) from pgjq.schedule where due_at is not null").fetchall()
         assert any("schedule_due" in line for (line,) in explained)
+
+
+def test_ticks_of_one_batch_come_out_as_each_by_itself(harness: StorageHarness) -> None:
+    clock = ManualClock()
+    with closing(pgjq.MemoryStorage(clock=clock)) as storage:
+        single = StorageHarness(storage, clock, "sync", lambda: storage)
+        facts = [_tick_a_mixed_batch(each) for each in (harness, single)]
+        single.close()
+    assert facts[0] == facts[1]
+    assert facts[0]["strict a"][0][0] == facts[0]["no letters"][0][0] == "refused"
+    assert [facts[0][f"narrow {name}"][0][0] for name in "ab"] == ["made", "refused"]
+    assert [facts[0][f"{name}"][0][0] for name in ("plain a", "plain b", "taken", "late", "own")] == [
+        "made",
+        "made",
+        "refused",
+        "made",
+        "made",
+    ]
+
+
+def _tick_a_mixed_batch(harness: StorageHarness) -> dict[str, Any]:
+    """Let schedules of several kinds and queues run first at once; return what each came to."""
+    client = harness.client
+    for name, policy in (("strict", "key_strict_fifo"), ("narrow", "exclusive"), ("letters", "standard")):
+        client.create_queue(name, policy=policy)  # type: ignore[arg-type]
+    made: dict[str, tuple[str, dict[str, Any]]] = {
+        "plain a": ("imports", {}),
+        "plain b": ("imports", {"overlap": "skip"}),
+        "taken": ("imports", {}),
+        "late": ("imports", {"jitter": 600}),
+        "own": ("imports", {"priority": 7, "max_attempts": 9, "headers": {"a": "b"}, "payload": {"task": "t"}}),
+        "narrow a": ("narrow", {}),
+        "narrow b": ("narrow", {}),
+        "strict a": ("strict", {}),
+        "strict b": ("strict", {"singleton_key": "k"}),
+        "letters": ("letters", {"dead_letter": "narrow"}),
+        "no letters": ("letters", {"dead_letter": "missing"}),
+    }
+    for name, (queue, options) in made.items():
+        client.create_schedule(name, queue, every=60, start_at=harness.now + timedelta(seconds=60), **options)
+    client.enqueue("imports", "taken@2026-01-01T00:01:00Z", None)
+    with harness.worker():
+        harness.advance(60)
+        wait_until(lambda: all(client.get_schedule_ticks(name) for name in made))
+    found = {job.id: job for queue in ("imports", "narrow", "strict", "letters") for job in client.find_jobs(queue)}
+    return {name: _come_to(client, name, found) for name in made}
+
+
+def _come_to(client: pgjq.Client, name: str, found: dict[str, Any]) -> Any:
+    (tick,), info = client.get_schedule_ticks(name), client.get_schedule(name)
+    job = found.get(f"{name}@2026-01-01T00:01:00Z")
+    settings = job and (job.priority, job.max_attempts, job.run_at, job.singleton_key, job.headers, job.task)
+    return tick[2:4], info.next_run_at, info.last_run_at, info.last_job_id, settings
+
+
+def test_a_locked_queue_delays_its_own_schedules_only(harness: StorageHarness, database: str) -> None:
+    for queue in ("locked", "free"):
+        for n in range(3):
+            harness.client.create_schedule(f"{queue} {n}", queue, every=60, start_at=harness.now)
+    harness.client.create_queue("locked")
+    with psycopg.connect(database) as sql:
+        sql.execute("select pg_advisory_xact_lock(hashtext('pgjq.queue'), hashtext('locked'))")
+        sql.execute("select from pgjq.queue where name = 'locked' for update")
+        with harness.worker():
+            for n in range(3):
+                assert harness.outcomes(f"free {n}", 1) == ["made"]
+            assert not harness.client.get_schedule_ticks("locked 0")
+            sql.rollback()
+            for n in range(3):
+                assert harness.outcomes(f"locked {n}", 1) == ["made"]
 
 
 def test_a_worker_role_ticks_and_declares_and_only_an_admin_deletes(role_logins: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -296,3 +297,35 @@ def asked_about(database: str) -> int:
     with psycopg.connect(database) as connection:
         (row,) = connection.execute("select sessions from pg_stat_database where datname = current_database()")
         return row[0]
+
+
+@MODES
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_caller_is_told_in_its_own_time_however_long_connecting_may_take(mode: Mode, hosts: int) -> None:
+    """A connection string with a long time-out, or with several hosts: each of them gets the time-out."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        several = ",".join(["127.0.0.1"] * hosts), ",".join([str(port)] * hosts)
+        storage = pgjq.PostgresStorage("host={} port={} user=u dbname=d connect_timeout=600".format(*several))
+        answered = threading.Thread(target=lambda: answers.append(first_call(storage, mode)), daemon=True)
+        answers: list[str] = []
+        answered.start()
+        answered.join(30)
+        storage.close()
+    assert answers == ["TimeoutError"]
+
+
+def first_call(storage: pgjq.PostgresStorage, mode: Mode) -> str:
+    """Wait for a job on a storage that has not connected yet; return the name of the error."""
+
+    async def call() -> None:
+        async with pgjq.AsyncClient(storage) as client:
+            await client.enqueue_and_wait("q", "a", None, timeout=0.5)
+
+    try:
+        if mode == "async":
+            asyncio.run(call())
+        pgjq.Client(storage).enqueue_and_wait("q", "a", None, timeout=0.5)
+    except pgjq.PgjqError as error:
+        return type(error).__name__
+    return "none"

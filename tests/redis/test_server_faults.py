@@ -148,7 +148,7 @@ def test_a_full_server_takes_no_job_writes_nothing_and_lets_those_that_it_has_be
 
 
 def test_a_full_server_is_looked_after(redis_server: RedisServer, storage: pgjq.RedisStorage) -> None:
-    """Somebody is elected to do it, stalled jobs are taken back, and what is old goes: that makes room."""
+    """A leader is elected, stalled jobs are reaped and old records pruned, which makes room."""
     clock, ops = RedisClock(storage), storage.operations("sync")
     drive(enqueue(ops, "a"))
     drive(claim(ops))
@@ -234,7 +234,7 @@ def test_a_subscription_goes_on_after_the_server_was_restarted(
         heard = await ops.subscribe(QUEUE)
         redis_server.restart()
         events: list[Any] = []
-        while not events:  # Until it listens again, nobody hears.
+        while not events:  # Until it listens again, events are lost.
             await enqueue(ops, f"{time.monotonic_ns()}")
             events = await heard.next(0.05)
         assert {event.name for event in events} == {"queued"}

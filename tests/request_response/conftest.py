@@ -1,4 +1,4 @@
-"""Somebody who answers, on every storage that workers can run on."""
+"""A worker that answers requests, on every storage that workers can run on."""
 
 from __future__ import annotations
 

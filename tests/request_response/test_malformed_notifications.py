@@ -1,4 +1,4 @@
-"""Notifications that cannot be read: one line in the log each minute, and nobody misses anything."""
+"""Notifications that cannot be read: one line in the log each minute, and no waiter misses anything."""
 
 from __future__ import annotations
 

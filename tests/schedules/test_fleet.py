@@ -81,6 +81,17 @@ class Processes(Workers):
             self.kill(pid)
 
 
+def start_some(fleet: Any, wanted: int) -> None:
+    while len(fleet.running) < wanted:
+        fleet.start()
+
+
+def end_some(fleet: Any, choice: random.Random, most: int) -> None:
+    """End none, some or all of the workers that may end."""
+    for _ in range(min(choice.choice((0, 1, 2, WORKERS)), most)):
+        fleet.end(choice)
+
+
 def play(harness: StorageHarness, fleet: Any, choice: random.Random) -> None:
     """Let an hour pass in steps, in which workers start and end and the clock is set; compare the jobs at the end."""
     wanted = {f"s{n}": (choice.choice((5, 6, 10, 15, 20)), ("all", "once", "skip")[n % 3]) for n in range(SCHEDULES)}
@@ -88,14 +99,12 @@ def play(harness: StorageHarness, fleet: Any, choice: random.Random) -> None:
         harness.client.create_schedule(name, "imports", cron=f"*/{every} * * * *", missed=missed)
     expected: set[str] = set()
     reached, end = harness.now, harness.now + timedelta(seconds=HOUR)
+    start_some(fleet, WORKERS)
     while harness.now < end:
-        while fleet.running and choice.random() < 0.5:  # Some end before the tick, or all of them.
-            fleet.end(choice)
-        harness.advance(choice.choice((20, 60, 240, 420)))
-        while choice.random() < 0.6 and len(fleet.running) < WORKERS:
-            fleet.start()
-        if len(fleet.running) > 1:
-            fleet.end(choice)  # In the middle of its ticks: another worker goes on at the same time of the clock.
+        end_some(fleet, choice, len(fleet.running))  # Before the tick.
+        harness.advance(choice.choice((20, 60, 600, 900)))
+        start_some(fleet, choice.choice((0, 1, WORKERS, WORKERS)))
+        end_some(fleet, choice, len(fleet.running) - 1)  # In the middle of their ticks: others go on at the same time.
         if fleet.running:
             wait_until(partial(settled, harness))
             for name, (every, missed) in wanted.items():

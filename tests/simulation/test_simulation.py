@@ -1,20 +1,24 @@
-"""The lease protocol in seeded histories: thousands in memory, some on other storages, and mutants found out."""
+"""The lease protocol and schedules in seeded histories: in memory, on other storages, and with mutants."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgjq import MemoryStorage
-from pgjq.storage.model import runs
+from pgjq import FileStorage, MemoryStorage
+from pgjq.storage.model import runs, schedules
 from pgjq.storage.model.jobs import Jobs
-from pgjq.testing import PostgresClock, RedisClock
+from pgjq.testing import ManualClock, PostgresClock, RedisClock
 from pgjq.testing.simulation import Simulation, play, play_all
 from pgjq.testing.simulation_losses import LossySimulation, play_lossy
+from pgjq.testing.simulation_schedules import ScheduledSimulation, play_scheduled
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pgjq import PostgresStorage, RedisStorage
 
 STORIES = 3_000  # `make simulate` plays a million.
@@ -48,6 +52,34 @@ def test_lost_replies_have_the_same_answers_on_redis(redis_storage: RedisStorage
     for seed in range(12):
         answers = LossySimulation(seed, redis_storage, clock, queue=f"lossy {seed}").play()
         assert answers == play_lossy(seed), f"seed {seed} tells Redis and memory apart"
+
+
+def test_schedules_keep_every_invariant() -> None:
+    play_schedules(STORIES // 3)
+
+
+def play_schedules(count: int) -> None:
+    for seed in range(count):
+        play_scheduled(seed)
+
+
+def test_schedules_have_the_same_answers_on_postgres(database: str, postgres: PostgresStorage) -> None:
+    clock = PostgresClock(database)
+    for seed in range(12):
+        answers = ScheduledSimulation(seed, postgres, clock, queue=f"scheduled {seed}").play()
+        assert without_names(answers) == without_names(play_scheduled(seed)), f"seed {seed}"
+
+
+def test_schedules_have_the_same_answers_on_files(tmp_path: Path) -> None:
+    for seed in range(12):
+        clock = ManualClock()
+        with closing(FileStorage(tmp_path / str(seed), clock=clock)) as storage:
+            assert ScheduledSimulation(seed, storage, clock).play() == play_scheduled(seed), f"seed {seed}"
+
+
+def without_names(answers: list[Any]) -> list[Any]:
+    """Leave out the ids of scheduled jobs, which have the name of the queue and the time of the clock."""
+    return [answer for answer in answers if answer[1] in ("look", "create schedule", "change schedule")]
 
 
 def test_a_story_is_the_same_every_time() -> None:
@@ -128,3 +160,19 @@ def test_a_reaper_that_comes_too_early_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(runs, "_is_late", lambda r, now, patience: punctual(r, now + timedelta(seconds=1), patience))
     with pytest.raises(AssertionError, match="overdue"):
         play_all(range(500))
+
+
+def test_a_storage_that_ticks_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tick(jobs: Any, plans: Any) -> Any:
+        records = jobs.schedules.records
+        return {p.schedule.name: schedules._apply(jobs, p, records[p.schedule.name]) for p in plans}
+
+    monkeypatch.setattr(schedules, "tick", tick)
+    with pytest.raises(AssertionError):
+        play_schedules(100)
+
+
+def test_a_tick_that_ignores_a_live_job_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "_is_live", lambda *_: False)
+    with pytest.raises(AssertionError):
+        play_schedules(300)

@@ -75,6 +75,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory, spark_log: Path)
         .config("spark.log.level", "ERROR")
         # Queries here are short: compiling them costs several times what it gains.
         .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.extraJavaOptions", " ".join(QUICK_JAVA))
     )
     with stderr_to(spark_log):

@@ -69,12 +69,12 @@ def test_what_is_not_due_is_left(postgres: pgjq.PostgresStorage, database: str) 
 
 
 def test_what_cannot_be_done_is_said_before_spark_begins(database: str, empty_database: str) -> None:
-    nobody: Any = None  # A session that is never asked for anything.
+    unused: Any = None  # A session that is never asked for anything.
     with pytest.raises(pgjq.SchemaError, match="pgjq migrate"):
-        process(nobody, "heavy", print, url=empty_database)
+        process(unused, "heavy", print, url=empty_database)
     with pytest.raises(pgjq.ValidationError, match="concurrency must be between 1 and 1000"):
-        process(nobody, "heavy", print, url=database, concurrency=0)
+        process(unused, "heavy", print, url=database, concurrency=0)
     with pytest.raises(pgjq.ValidationError, match="tasks must be between 1"):
-        process(nobody, "heavy", print, url=database, tasks=0)
+        process(unused, "heavy", print, url=database, tasks=0)
     with pytest.raises(pgjq.ValidationError, match="option url is not"):
-        process(nobody, "heavy", print, url="postgres//nowhere")
+        process(unused, "heavy", print, url="postgres//nowhere")

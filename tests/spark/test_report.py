@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
+import shlex
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import pgjq
+from pgjq.cli import main
 from pgjq.spark.pipeline.lake import Lake, Manifest
 from pgjq.spark.report.forecast import forecast
 from pgjq.spark.report.formatting import between, count, duration, share
+from pgjq.spark.report.layout import number
 from pgjq.spark.report.page import Report
 from pgjq.spark.report.page import write_page as write_report
 from pgjq.spark.report.report_data import SLOTS, Figures, average_hours, largest
 from pgjq.spark.report.slo import objectives, read_targets
 from pgjq.spark.report.svg import nice_ceiling
+from pgjq.web.pages import PAGES
+from pgjq.web.query import given as given_fields
+from pgjq.web.query import search_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +161,7 @@ def test_an_average_hour_is_of_as_many_mondays_as_there_were(tmp_path: Path) -> 
     assert heat["mail"] == [10.0 if slot % 24 == 12 else 0.0 for slot in range(SLOTS)]
 
 
-def many_days(failed: int, days: int = 35, *, mondays: int = 100) -> Figures:
+def many_days(failed: int, days: int = 35, *, mondays: int = 100, name: str = "mail") -> Figures:
     """Each Monday as many jobs, and ten on other days; on the last seven days some of them fail."""
     dates = [date(2026, 1, 1) + timedelta(days=n) for n in range(days)]
     counts = {one: mondays if one.weekday() == 0 else 10 for one in dates}
@@ -162,7 +171,7 @@ def many_days(failed: int, days: int = 35, *, mondays: int = 100) -> Figures:
         for lost in (failed if one in dates[-7:] else 0,)
     }
     totals = {name: sum(row[name] for row in rows.values()) for name in ("ended", "completed", "failed", "cancelled")}
-    return figures("mail", dates=dates, days={"mail": rows}, totals=totals, anomalies=[], advice=[], stalls=[])
+    return figures(name, dates=dates, days={name: rows}, totals=totals, anomalies=[], advice=[], stalls=[])
 
 
 def test_a_missed_target_is_the_first_thing_to_do_with_its_command_and_its_jobs() -> None:
@@ -174,6 +183,41 @@ def test_a_missed_target_is_the_first_thing_to_do_with_its_command_and_its_jobs(
     quiet = write_page(many_days(failed=0))
     assert "Nothing to do today" in quiet
     assert "href=" not in quiet
+
+
+def test_every_finding_has_a_command_that_runs_and_a_page_that_exists() -> None:
+    name = 'it\'s "odd"'
+    whole = many_days(failed=1, name=name)
+    soon = datetime.combine(whole.dates[-2], datetime.min.time(), UTC)
+    given = figures(name)
+    advice = given.advice[0] | {
+        "backlog": 500, "backlog_age": 4000.0,
+        "disagrees": ["expire_in_seconds is 1: make it 60", "a lease is 30 s: it needs visibility_timeout=4"],
+    }  # fmt: skip
+    anomaly = given.anomalies[0] | {"begins": soon, "ends": soon + timedelta(hours=3)}
+    whole = replace(whole, advice=[advice], anomalies=[anomaly], stalls=[("worker-1", name, 20, 5)])
+    findings = Report(whole).findings()
+    assert [one.urgency for one in findings] == sorted((one.urgency for one in findings), reverse=True)
+    assert len(findings) == 6
+    pages = {path.removeprefix("/") for path in PAGES}
+    for one in findings:
+        program, *words = shlex.split(one.command)
+        parse(words)
+        path, _, asked = one.page.partition("?")
+        fields = dict(parse_qsl(asked))
+        assert (program, path in pages, one.queue) == ("pgjq", True, name)
+        if path == "jobs":
+            assert given_fields(fields) == fields
+            search_of(fields)
+
+
+def parse(words: list[str]) -> None:
+    """Read a command line as the program does, without running it."""
+    command: click.Command | None = main
+    while isinstance(command, click.Group):
+        command = command.get_command(click.Context(command), words.pop(0))
+    assert command is not None
+    command.make_context(command.name, words)
 
 
 def test_burn_rates_are_failures_over_what_may_fail() -> None:
@@ -234,6 +278,7 @@ def test_durations_are_written_in_the_unit_that_fits(seconds: float | None, said
 
 def test_numbers_are_short() -> None:
     assert [count(n) for n in (0, 9_999, 12_345, 1_234_567)] == ["0", "9,999", "12.3 k", "1.23 M"]
+    assert [number(n) for n in (0, 0.025, 0.4, 1.5, 12.3, 12_345)] == ["0", "0.025", "0.4", "1.5", "12", "12,345"]
     assert share(0.01234) == "1.23 %"
     assert between("ended", 0, 52) == "0 to 52 / h"
     assert between("run_p95", 0.342, 2.43) == "342 ms to 2.43 s"

@@ -17,7 +17,7 @@ from pgjq.blocking import drive
 from pgjq.job import NewJob
 from pgjq.outcome import Completed
 from pgjq.spark import commit, staging
-from pgjq.spark.jobs import check_frame, staged
+from pgjq.spark.job_rows import check_frame, staged
 from pgjq.spark.options import read_options
 from pgjq.spark.writer import JobsWriter, StreamWriter, read_written
 from tests.spark.finished_jobs import BOOM, ask, do, end

@@ -38,7 +38,7 @@ def read(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
 
 @pytest.fixture
 def slow(database: str) -> Iterator[psycopg.Connection[Any]]:
-    """A transaction of somebody's own that takes its time."""
+    """A long transaction of another session."""
     with psycopg.connect(database) as connection:
         yield connection
 

@@ -54,7 +54,7 @@ def test_templates_and_functions_of_every_kind() -> None:
     assert made(lambda *args, **kwargs: f"{args}{kwargs}", 1, 2, a="b") == "(1, 2){'a': 'b'}"
     assert made(lambda o: f"{o}!", 1) == "1!"
     assert made(lambda order: order and None, 1) is None
-    with pytest.raises(ValidationError, match="id cannot be made of the arguments: KeyError"):
+    with pytest.raises(ValidationError, match="id cannot be made from the arguments: KeyError"):
         made("{names[x]}", 1)
     with pytest.raises(ValidationError, match="a job's id must be a str, not int"):
         task.using(id=lambda order: order).enqueue(5)

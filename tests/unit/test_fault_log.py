@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pgjq.worker.fault_log import Activity
 
-AWAY = StorageUnavailableError("nobody there")
+AWAY = StorageUnavailableError("no answer")
 
 
 class Clock:
@@ -58,10 +58,10 @@ def test_an_outage_is_a_line_at_its_begin_summaries_and_a_line_at_its_end(
     claiming.succeeded()
     settling.succeeded()
     assert caplog.messages == [
-        "storage unavailable, retrying: nobody there",
-        "storage unavailable for 10 s, 21 tries failed, retrying: nobody there",
-        "storage unavailable for 30 s, 61 tries failed, retrying: nobody there",
-        "storage unavailable for 70 s, 141 tries failed, retrying: nobody there",
+        "storage unavailable, retrying: no answer",
+        "storage unavailable for 10 s, 21 tries failed, retrying: no answer",
+        "storage unavailable for 30 s, 61 tries failed, retrying: no answer",
+        "storage unavailable for 70 s, 141 tries failed, retrying: no answer",
         "storage available again after 100 s",
     ]
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False, False, False]
@@ -117,7 +117,7 @@ def test_each_kind_of_error_has_its_traceback_once(
     errors = (claiming, AWAY), (settling, reset), (settling, SchemaError("no settle"))
     every_second(clock, 5, lambda: fail(*errors))
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
-        "storage unavailable, retrying: nobody there",
+        "storage unavailable, retrying: no answer",
         "storage unavailable for 0 s, 2 tries failed, retrying: reset",
         "settling failed, trying again: no settle",
     ]

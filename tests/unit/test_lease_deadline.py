@@ -14,9 +14,9 @@ from pgjq.worker.run import Run
 
 def run(lease: float | None, beat: float | None) -> Run:
     """Make a run that was asked for at 100."""
-    nobody: Any = SimpleNamespace(targets={}, default=None)
+    unused: Any = SimpleNamespace(targets={}, default=None)
     claimed = Claimed(Lease("q", "a", 1, 1), b"", 1, 3, START, lease, None)
-    return Run(claimed, nobody, worker="ann", sent=100.0, beat=beat, committed=nobody)
+    return Run(claimed, unused, worker="ann", sent=100.0, beat=beat, committed=unused)
 
 
 def test_a_lease_that_is_renewed_is_not_trusted_until_its_last_moment() -> None:

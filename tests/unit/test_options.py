@@ -73,7 +73,7 @@ def test_an_aware_datetime_is_the_same_moment_afterwards(value: datetime) -> Non
 @in_any_time
 @given(st.datetimes())
 def test_a_naive_datetime_is_refused_with_advice(value: datetime) -> None:
-    with pytest.raises(ValidationError, match=r"run_at must say its time zone.*datetime\.now\(timezone\.utc\)"):
+    with pytest.raises(ValidationError, match=r"run_at must have a time zone.*datetime\.now\(timezone\.utc\)"):
         check_datetime("run_at", value)
 
 

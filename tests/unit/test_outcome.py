@@ -7,9 +7,21 @@ from typing import Any
 import pytest
 
 from pgjq import Discard, Retry, Snooze
-from pgjq.job import JobError
+from pgjq.job import AttemptOutcome, JobError, State
 from pgjq.options import JobOptions
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Outcome, Released, Snoozed, decide, expire
+from pgjq.outcome import (
+    Cancelled,
+    Completed,
+    EndedRun,
+    Failed,
+    Failing,
+    Outcome,
+    Released,
+    Snoozed,
+    decide,
+    expire,
+    state_settled,
+)
 
 DELAYED = JobOptions(retry_delay=7)
 BACKING_OFF = JobOptions(retry_delay=3, retry_backoff=True)
@@ -74,3 +86,44 @@ def test_the_exception_is_no_part_of_a_failure_s_value(kind: type[Failing | Fail
     error = JobError("ValueError", "boom")
     assert kind(error, cause=ValueError("boom")) == kind(error)
     assert "cause" not in repr(kind(error, cause=ValueError("boom")))
+
+
+BOOM = JobError("Boom", "boom")
+EVERY = (Completed(b"1"), Failed(BOOM), Failing(BOOM, 60), Released(), Snoozed(60), Cancelled())
+FOUND: dict[tuple[AttemptOutcome | None, State | None], tuple[State | None, ...]] = {
+    # What is recorded, and the state now: what a settlement with each outcome of EVERY led to.
+    (None, "completed"): ("completed", None, None, None, None, None),
+    (None, "queued"): (None,) * 6,
+    (None, None): (None,) * 6,
+    ("failed", "failed"): (None, "failed", "failed", None, None, None),
+    ("failed", "failing"): (None, "failed", "failing", None, None, None),
+    ("failed", "cancelled"): (None, "failed", "failing", None, None, None),
+    ("failed", None): (None, "failed", "failing", None, None, None),
+    ("released", "queued"): (None, None, None, "queued", None, None),
+    ("released", "failing"): (None, None, None, "failing", None, None),
+    ("released", "cancelled"): (None,) * 6,
+    ("snoozed", "queued"): (None, None, None, None, "queued", None),
+    ("snoozed", "failing"): (None, None, None, None, "failing", None),
+    ("snoozed", None): (None,) * 6,
+    ("cancelled", "cancelled"): ("cancelled", "cancelled", "cancelled", "cancelled", "cancelled", "cancelled"),
+    ("stalled", "failing"): (None,) * 6,
+    ("stalled", "failed"): (None,) * 6,
+    ("expired", "failing"): (None,) * 6,
+    ("lease_lost", "queued"): (None,) * 6,
+}
+
+
+@pytest.mark.parametrize("run", FOUND, ids=str)
+def test_a_settlement_is_known_by_the_record_of_its_run(run: tuple[AttemptOutcome | None, State | None]) -> None:
+    assert tuple(state_settled(outcome, EndedRun(*run, same_error=True)) for outcome in EVERY) == FOUND[run]
+
+
+@pytest.mark.parametrize("outcome", EVERY, ids=repr)
+def test_a_run_with_another_error_was_ended_by_something_else(outcome: Outcome) -> None:
+    assert state_settled(outcome, EndedRun("failed", "failed", same_error=False)) is None
+
+
+def test_an_expired_attempt_is_known_by_its_own_error() -> None:
+    expired = Failing(BOOM, expired=True)
+    assert state_settled(expired, EndedRun("expired", "failing", same_error=True)) == "failing"
+    assert state_settled(expired, EndedRun("expired", "failing", same_error=False)) is None

@@ -151,7 +151,7 @@ def test_no_way_to_open_a_storage_says_the_password(shape: str, caplog: pytest.L
     for scheme in SCHEMES if "{scheme}" in shape else SCHEMES[:1]:
         for password in PASSWORDS:
             if "@" in password and "{place}" not in shape and "{scheme}" in shape:
-                continue  # What follows the @ is the host then, and nobody can tell.
+                continue  # What follows the @ is the host then; no parser can tell.
             url = shape.format(scheme=scheme, password=password, place=PLACE)
             if not url.startswith(("embedded", "file")):
                 check(WAYS if scheme == SCHEMES[0] else WAYS[:2], url, caplog)

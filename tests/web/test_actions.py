@@ -30,7 +30,7 @@ def test_a_running_job_is_released(site: Site) -> None:
     assert "1 job taken away" in site.post("/act-job", action="release", queue="mail", id="busy")
     assert site.client.get_status("mail", "busy").state == "queued"
     assert "run 1 lost its lease" in site.get("/job?queue=mail&id=busy")
-    assert "is not running any more" in site.post("/act-job", 409, action="release", queue="mail", id="busy")
+    assert "is no longer running" in site.post("/act-job", 409, action="release", queue="mail", id="busy")
     assert audited(site) == [("release", "0"), ("release", "1")]
 
 

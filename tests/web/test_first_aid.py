@@ -69,7 +69,7 @@ def top_of(storage: Any) -> str:
     console = Console(width=80, height=24, file=StringIO())
     with console.capture() as captured:
         console.print(draw(screen, "PostgresStorage", 80, 24))
-    return captured.get()
+    return " ".join(captured.get().split())  # A finding may be wrapped.
 
 
 def doctor_of(storage: Any) -> str:
@@ -86,9 +86,10 @@ def test_a_bad_handler(storage: pgjq.PostgresStorage) -> None:
     serve(storage, "mail")
     pgjq.Client(storage).enqueue("mail", "7", {})
     fail(storage, "mail")
-    for text in (page_of(storage, "/failures"), top_of(storage), doctor_of(storage)):
+    for text in (page_of(storage, "/"), page_of(storage, "/failures"), top_of(storage), doctor_of(storage)):
         assert "ValueError" in text
         assert "mail.py:12 in send" in text
+    assert "Mend the handler" in page_of(storage, "/")
     job = page_of(storage, "/job?queue=mail&id=7")
     assert "run 1 failed" in job
     assert "Retry" in job
@@ -105,6 +106,19 @@ def test_a_killed_process(storage: pgjq.PostgresStorage, database: str) -> None:
         assert "went silent" in text
         assert "7 of mail" in text
         assert "pgjq reaper" in text
+
+
+def test_a_job_whose_worker_was_killed(storage: pgjq.PostgresStorage, database: str) -> None:
+    serve(storage, "mail")
+    pgjq.Client(storage).enqueue("mail", "7", {}, max_attempts=1)
+    drive(storage.operations("sync").claim(["mail"], worker="worker-1", limit=1, policy=pgjq.LeasePolicy()))
+    with psycopg.connect(database) as connection:
+        connection.execute(OVERDUE)
+    drive(storage.operations("sync").reap())
+    for text in (page_of(storage, "/"), top_of(storage), doctor_of(storage)):
+        assert "its worker went silent (worker worker-1)" in text
+        assert "out of memory?" in text
+        assert "Mend the handler" not in text
 
 
 def test_a_stuck_key(storage: pgjq.PostgresStorage) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
 
 import pgjq
 from pgjq.outcome import Failed
-from pgjq.web import create_app
+from pgjq.web import create_app, live
+from pgjq.web.access import Visitor
+from pgjq.web.app import Web
 from tests.web.conftest import BEARER, TOKEN, Site, csrf_token, fill, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from starlette.requests import Request
 
 PAGES = ("/", "/queue?name=mail", "/jobs", "/job?queue=mail&id=broken", "/failures", "/workers", "/audit", "/live")
 HOSTILE = "\"'><script>alert(1)</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>/../%2e?&#"
@@ -153,6 +157,10 @@ def test_this_machine_may_look_without_the_token(storage: pgjq.MemoryStorage) ->
         {"x-forwarded-for": "203.0.113.9"},
         {"via": "1.1 proxy"},
         {"forwarded": "for=203.0.113.9"},
+        {"x-forwarded-proto": "https"},
+        {"x-forwarded-port": "443"},
+        {"cf-connecting-ip": "203.0.113.9"},
+        {"true-client-ip": "203.0.113.9"},
     ):
         with local(app, **headers) as browser:
             assert browser.get("/").status_code == 401
@@ -210,6 +218,40 @@ def test_hostile_texts_are_shown_and_not_run(storage: pgjq.MemoryStorage) -> Non
 def test_a_text_that_cannot_be_stored_is_refused(site: Site, page: str) -> None:
     assert "NUL character" in site.get(page, 400)
     assert "NUL character" in site.post("/act-job", 400, action="retry", queue="\0", id="broken")
+
+
+def test_streams_are_bounded_and_share_one_read(storage: pgjq.MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST", 2)
+    reads: list[str] = []
+
+    class Counting:
+        async def mark(self) -> str:
+            reads.append("read")
+            return "same"
+
+    async def open_three() -> list[int]:
+        web = Web(storage, TOKEN, read_only=False, hide_payloads=False)
+        web.live._inspection = Counting()  # type: ignore[assignment]
+        app = Starlette()
+        request = Request({"type": "http", "app": app, "headers": []})
+        streams: list[Any] = []
+        statuses: list[int] = []
+        for _ in range(3):
+            answer = await live.events(web, request, Visitor("ann"))
+            statuses.append(answer.status_code)
+            if isinstance(answer, StreamingResponse):
+                streams.append(answer.body_iterator)
+                assert [await anext(streams[-1]), await anext(streams[-1])] == [
+                    "retry: 3000\n\n",
+                    "event: change\ndata: now\n\n",
+                ]
+        for stream in streams:
+            await stream.aclose()
+        assert web.live.open == 0
+        return statuses
+
+    assert asyncio.run(open_three()) == [200, 200, 503]
+    assert reads == ["read"]
 
 
 def test_a_large_form_is_refused(site: Site) -> None:

@@ -10,9 +10,10 @@ from starlette.testclient import TestClient
 
 import pgjq
 from pgjq.storage.postgres import inspection
+from pgjq.storage.postgres.session import AsyncSession
 from pgjq.web import create_app
 from tests.databases import new_database
-from tests.web.conftest import BEARER, TOKEN
+from tests.web.conftest import BEARER, TOKEN, csrf_token, fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +101,8 @@ def test_a_rare_queue_shows_its_old_jobs_at_once(full: str) -> None:
     assert "Search further" not in text
 
 
-def test_every_statement_of_a_page_has_a_time_limit(full: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "TIMEOUT", 1)
+def test_a_statement_that_takes_too_long_ends(full: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "TIMEOUT", 0.001)
     storage = pgjq.PostgresStorage(full)
     with (
         TestClient(create_app(storage, auth=TOKEN), headers=BEARER) as browser,
@@ -112,3 +113,41 @@ def test_every_statement_of_a_page_has_a_time_limit(full: str, monkeypatch: pyte
     storage.close()
     assert answer.status_code == 503
     assert "statement timeout" in answer.text
+
+
+def test_every_statement_of_pages_and_actions_has_a_time_limit(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[tuple[str, str]] = []
+    fetch = AsyncSession.fetch
+
+    async def noting(self: AsyncSession, name: str, params: dict[str, Any]) -> Any:
+        cursor = await self.connection.execute("select current_setting('statement_timeout')")
+        limits.append((name, (await cursor.fetchone())[0]))
+        return await fetch(self, name, params)
+
+    monkeypatch.setattr(AsyncSession, "fetch", noting)
+    storage = pgjq.PostgresStorage(database)
+    fill(storage)
+    pgjq.Client(storage).create_schedule("nightly", "mail", cron="@daily")
+    with TestClient(create_app(storage, auth=TOKEN), headers=BEARER) as browser:
+        for page in (
+            *("/", "/queue?name=mail", "/jobs?queue=mail", "/job?queue=mail&id=broken", "/job?queue=mail&id=busy"),
+            *("/failures", "/workers", "/schedules", "/doctor", "/audit", "/bulk?action=retry&state=failed"),
+        ):
+            assert browser.get(page).status_code == 200, page
+        code = csrf_token(browser.get("/job?queue=mail&id=broken").text)
+        for path, forms in {
+            "/act-job": [
+                *({"action": "reschedule", "id": "waiting", "priority": "3"}, {"action": "cancel", "id": "waiting"}),
+                *({"action": "release", "id": "busy"}, {"action": "retry", "id": "broken"}),
+                {"action": "delete", "id": "done"},
+            ],
+            "/act-queue": [{"action": action} for action in ("pause", "resume", "redrive")],
+            "/act-schedule": [{"action": action, "name": "nightly"} for action in ("pause", "resume", "run")],
+            "/act-many": [{"action": action, "older": "2999-01-01"} for action in ("retry", "cancel", "delete")],
+        }.items():
+            for form in forms:
+                answer = browser.post(path, data=form | {"queue": "mail", "csrf_token": code})
+                assert answer.status_code == 200, (form, answer.text)
+    storage.close()
+    assert len({name for name, _ in limits}) > 20
+    assert sorted({name for name, limit in limits if limit == "0"}) == []

@@ -54,7 +54,7 @@ def quiet(queue: Queue) -> Events:
 def test_a_worker_goes_on_by_itself_after_an_outage(
     proxy: Proxy, far: PostgresStorage, postgres: PostgresStorage, way: str
 ) -> None:
-    """Outcomes that were reached while nobody could take them are kept: each job runs once."""
+    """Outcomes reached while the storage was away are kept: each job runs once."""
     running, finish = threading.Semaphore(0), threading.Event()
 
     def work(job: Job) -> int:
@@ -87,7 +87,7 @@ def test_a_worker_goes_on_by_itself_after_an_outage(
 def test_a_worker_that_is_cut_off_stops_trusting_its_lease_before_another_gets_the_job(
     proxy: Proxy, far: PostgresStorage, postgres: PostgresStorage, way: str, style: str
 ) -> None:
-    """Whatever the network does, silence included: the signal is set before the job is anybody else's."""
+    """Whatever the network does, silence included: the signal is set before another worker can claim the job."""
     order: list[str] = []
     started, distrusted, taken = threading.Event(), threading.Event(), threading.Event()
 
@@ -247,7 +247,7 @@ def test_a_worker_survives_a_server_that_was_read_only_for_a_while(
     queue.execute(work_async if style == "coroutine" else lambda job: job.attempts)
     errors, completed = quiet(queue), Events(queue, "completed")
     queue.enqueue("before", None)
-    # A worker without work only reads, and would not notice: somebody's job is about to stall, and wants to be reaped.
+    # A worker without work only reads, and would not notice that a job of another worker is about to stall.
     ghost = LeasePolicy(lease=1, heartbeat=None)
     with psycopg.connect(database, autocommit=True) as operator, queue:
         completed.wait(1)
@@ -290,7 +290,7 @@ class Unreadable:
 
 
 def test_a_payload_that_cannot_be_read_fails_its_job_and_no_worker(storage: Any) -> None:
-    """Also when somebody wants to hear of the failure, whose event would carry the payload."""
+    """Also with a subscriber for the failure, whose event would carry the payload."""
     queue = Queue("q", storage=storage, payload_serde=Unreadable())
     queue.execute(lambda job: job.payload)
     failed, completed = Events(queue, "failed"), Events(queue, "completed")

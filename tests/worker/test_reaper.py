@@ -12,7 +12,9 @@ import pytest
 
 import pgjq
 from pgjq import LeaderElection, LeasePolicy, MemoryStorage, NewJob, PostgresStorage, Reaper, ValidationError
+from pgjq import reaper as reaper_module
 from pgjq.blocking import drive
+from pgjq.storage.postgres.operations import PostgresOperations
 from tests.pgbouncer import pgbouncer
 from tests.worker.conftest import Events, abandon, until
 from tests.worker.proxy import Proxy
@@ -261,7 +263,7 @@ def test_a_leader_that_gets_no_answer_stops_acting_and_stops_when_told(
 def test_a_leader_whose_session_was_ended_never_leads_beside_its_heir(
     database: str, reapers: Callable[..., Reaper]
 ) -> None:
-    """Proofs are rare here, so that nobody but the socket can tell."""
+    """Proofs are rare here, so that only the socket shows the loss."""
     rare = LeaderElection(enabled=True, lock_ttl=3600, renewal_interval=1800, acquire_retry_interval=0.05)
     storages = [PostgresStorage(database) for _ in range(3)]
     candidates = [reapers(storage, leader_election=rare) for storage in storages]
@@ -341,19 +343,38 @@ def test_behind_a_pooler_nobody_leads_and_that_is_told(
 
 
 def test_a_leader_that_wins_again_in_the_same_election_goes_on_reaping(
-    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper]
+    database: str, postgres: PostgresStorage, reapers: Callable[..., Reaper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session ends and it is elected again at once: leadership never changes, so nothing but a look wakes it."""
+    in_doubt, looked = threading.Event(), threading.Event()
+    step, elect = reaper_module._Running._step, PostgresOperations.elect
+
+    def note_look(running: reaper_module._Running) -> float:
+        doubts = in_doubt.is_set() and not running.is_active
+        wait = step(running)
+        if doubts:
+            looked.set()
+        return wait
+
+    async def elect_after_a_look(ops: PostgresOperations, *args: Any, **options: Any) -> bool:
+        if in_doubt.is_set():
+            assert looked.wait(60)
+        return await elect(ops, *args, **options)
+
+    monkeypatch.setattr(reaper_module._Running, "_step", note_look)
+    monkeypatch.setattr(PostgresOperations, "elect", elect_after_a_look)
     reaper = reapers(postgres, leader_election=LeaderElection(enabled=True))
-    stalled = Events(reaper, "stalled")
+    stalled, lost = Events(reaper, "stalled"), Events(reaper, "leadership_lost")
     reaper.start()
     until(lambda: reaper.is_leader)
+    in_doubt.set()
     with psycopg.connect(database, autocommit=True) as connection:
         assert connection.execute(END_THE_LEADER).rowcount == 1
     until(lambda: not reaper.is_leader)
     until(lambda: reaper.is_leader)
     abandon(postgres, NewJob("a", None))
     assert stalled.wait()[0].id == "a"
+    assert lost.events == []
 
 
 def test_without_an_election_a_reaper_works_behind_a_pooler(
@@ -417,7 +438,7 @@ def test_visibility_timeout_is_short_for_the_policy_that_queues_make_of_it() -> 
 
 
 async def coroutine(_event: Any) -> None:
-    """Nobody could await it."""
+    """A reaper calls callbacks on a thread, so no code could await it."""
 
 
 @pytest.mark.parametrize(

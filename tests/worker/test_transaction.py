@@ -59,7 +59,7 @@ class Table:
         return self.ask("select id, lease from effect order by id, lease")
 
     def take_away(self) -> None:
-        """Take the job back from whoever runs it, as a reaper does."""
+        """Take the job back from its worker, as a reaper does."""
         self._connection.execute("update pgjq.job set locked_until = now() - interval '1 second' where state = 1")
 
 
@@ -230,7 +230,7 @@ def test_nothing_is_committed_when_the_lease_was_lost_inside_the_block(
     raised: list[BaseException] = []
 
     def wait(job: Any) -> None:
-        if job.lease == 1:
+        if job.attempts == 1:
             inside.set()
             leave.wait(60)
 

@@ -63,7 +63,7 @@ def test_an_interval_of_zero_turns_it_off_with_a_warning(storage: Storage, caplo
         queue.enqueue("b", None)
         assert [e.id for e in done.wait()] == ["b"]
     assert [r.getMessage() for r in caplog.records if r.name == "mine"] == [
-        "this worker takes no stalled jobs back: reap_interval is 0"
+        "this worker does not reap stalled jobs: reap_interval is 0"
     ]
 
 

@@ -35,11 +35,11 @@ def transact(job: Job) -> None:
 
 
 def linger(job: Job) -> None:
-    """Stay inside the block for as long as somebody holds the lock of that number, and tell what came of leaving it."""
+    """Stay inside the block while another session holds this advisory lock; report how leaving it ended."""
     try:
         with job.transaction() as connection:
             connection.execute(NOTE, [job.id, job.lease])
-            if job.lease == 1:
+            if job.attempts == 1:
                 connection.execute("select from account for update")
             connection.execute("select pg_advisory_xact_lock_shared(%s)", [job.payload["lock"]])
     except PgjqError as error:
@@ -90,7 +90,7 @@ class ForkedProcesses:
         self.pids.discard(pid)
 
     def complaints(self) -> str:
-        """Return what workers said of exceptions that nobody caught: a thread that died, a task that nobody asked."""
+        """Return what workers printed of uncaught exceptions: of threads, and of tasks that were never awaited."""
         self._complaints.seek(0)
         return self._complaints.read()
 
@@ -120,8 +120,8 @@ def serve(conninfo: str, handler: str, name: str) -> None:
 def main(serve: Callable[..., None]) -> None:
     """Fork a process for each line, which serves with the arguments in it.
 
-    Nobody waits for those that end: as long as this lives no other process gets their numbers, and whoever kills one
-    of them by its number, once too often, hits nobody else.
+    Ended processes are not waited for: as long as this lives, no other process gets their numbers, so that killing one
+    of them by its number twice hits no other process.
     """
     for line in sys.stdin:
         pid = os.fork()

@@ -17,18 +17,19 @@ class CeleryContender(Contender):
 
     async def setup(self) -> None:
         self.app = Celery("bench", broker=self.address, backend=self.address)
-        self.app.conf.update(worker_prefetch_multiplier=10, task_ignore_result=True, worker_hijack_root_logger=False)
+        self.app.set_default()  # The current app is that of a thread, and the worker has threads of its own.
+        self.app.conf.update(worker_prefetch_multiplier=10, worker_hijack_root_logger=False)
         self.redis = redis.Redis.from_url(self.address)
 
-        @self.app.task(name="plain")
+        @self.app.task(name="plain", ignore_result=True)
         def plain(number: int) -> int:
             return self.run_plain(number)
 
-        @self.app.task(name="work")
+        @self.app.task(name="work", ignore_result=True)
         def work(number: int) -> int:
             return self.run_plain_work(number)
 
-        @self.app.task(name="call", ignore_result=False)
+        @self.app.task(name="call")
         def call(number: int) -> int:
             return number
 

@@ -3,7 +3,6 @@ const readline = require("node:readline");
 
 const PAUSE = 30;
 const WORK = 1;
-const LIMIT = 120; // Seconds that one measure may take.
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const now = () => Number(process.hrtime.bigint()) / 1e6;
 
@@ -81,9 +80,9 @@ const MEASURES = {
   },
 };
 
-async function tooLong(c) {
-  await new Promise((resolve) => setTimeout(resolve, LIMIT * 1000).unref());
-  throw new Error(`not finished in ${LIMIT} s, ${c.handled} jobs handled`);
+async function tooLong(c, limit) {
+  await new Promise((resolve) => setTimeout(resolve, limit * 1000).unref());
+  throw new Error(`not finished in ${limit} s, ${c.handled} jobs handled`);
 }
 
 async function serve(c) {
@@ -96,7 +95,7 @@ async function serve(c) {
         answer = { value: 0, version: c.version, settings: c.settings };
       } else if (order.do === "idle") await c.start("coroutine");
       else if (order.do === "end") await c.stop();
-      else answer.value = await Promise.race([MEASURES[order.do](c, order), tooLong(c)]);
+      else answer.value = await Promise.race([MEASURES[order.do](c, order), tooLong(c, order.limit)]);
     } catch (error) {
       answer = error instanceof Unsupported ? { unsupported: error.message } : { error: String(error) };
     }

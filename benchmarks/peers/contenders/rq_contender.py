@@ -10,6 +10,7 @@ from typing import Any
 import redis
 import rq
 from protocol import WORK, Contender, main
+from rq.timeouts import BaseDeathPenalty
 
 CURRENT: list[Rq] = []
 
@@ -25,8 +26,20 @@ def run_work(number: int) -> int:
     return CURRENT[0].run_plain(number)
 
 
+class NoTimeout(BaseDeathPenalty):
+    """Jobs without a time limit: RQ's own sets a signal handler for each job."""
+
+    def setup_death_penalty(self) -> None:
+        pass
+
+    def cancel_death_penalty(self) -> None:
+        pass
+
+
 class QuietWorker(rq.SimpleWorker):
     """A worker beside others in a process: only the main thread may set signal handlers."""
+
+    death_penalty_class = NoTimeout
 
     def _install_signal_handlers(self) -> None:
         pass
@@ -34,7 +47,7 @@ class QuietWorker(rq.SimpleWorker):
 
 class Rq(Contender):
     package = "rq"
-    settings = "Redis, SimpleWorker (one job at a time, without a fork), enqueue_many"
+    settings = "Redis, SimpleWorker (one job at a time, no fork, no time limit), enqueue_many"
 
     async def setup(self) -> None:
         CURRENT.append(self)

@@ -31,7 +31,7 @@ class ReceiptTests(TestCase):
 
     def test_a_failing_receipt_is_tried_again_later(self) -> None:
         """The first attempt fails, and the task waits for its retry."""
-        self.order.customer = "nobody"
+        self.order.customer = "unknown"
         self.order.save()
         with self.captureOnCommitCallbacks(execute=True):
             result = send_receipt.enqueue(self.order.pk)

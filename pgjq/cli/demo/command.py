@@ -48,11 +48,11 @@ LEAST_WORK = 2.0  # Seconds: with fewer jobs each takes longer, so that there is
 )
 @with_output
 def demo(output: Output, *, jobs: int, url: str | None) -> None:
-    """See jobs run, with one worker killed on the way.
+    """Run jobs while a worker is killed, and check the results.
 
-    Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; asks one question and
-    waits for its answer; kills one worker with kill -9; and checks that every job has exactly one result. Nothing of it
-    stays, and PGJQ_URL is not looked at.
+    Starts a PostgreSQL in a temporary directory, two worker processes and a few thousand jobs; sends one request and
+    waits for its result; kills one worker with kill -9; and checks that every job has exactly one result. Nothing of it
+    stays, and PGJQ_URL is ignored.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ class _Demo:
         else:
             self._console.print(table(checks))
         if any(check.ok is False for check in checks):
-            raise click.ClickException("this is not what should have happened; please report it, with the lines above")
+            raise click.ClickException("these results are wrong; please report it with the lines above")
 
     def _assignment(self, number: int) -> Assignment:
         return Assignment(f"worker {number}", self._queue, self._pause)

@@ -1,4 +1,4 @@
-"""`pgjq top`: queues, failures, workers and findings on a live terminal screen, with keys that act.
+"""`pgjq top`: queues, failures, workers and findings on a live screen, with keys that act.
 
 * `command`: the loop. Keys change the screen at once, from what was read last; a read runs beside them, so a slow
   connection to the storage or to the terminal never blocks a key.

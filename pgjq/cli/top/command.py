@@ -14,9 +14,9 @@ import click
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
+from pgjq.cli.command_group import Refusal
 from pgjq.cli.open_storage import kind_of, with_storage
 from pgjq.cli.param_types import DURATION
-from pgjq.cli.root import Refusal
 from pgjq.cli.top.actions import act
 from pgjq.cli.top.drawing import draw
 from pgjq.cli.top.keys import decode, key_presses, pressed
@@ -49,7 +49,7 @@ def top(storage: Storage, *, interval: float) -> None:
       pgjq top --interval 5
     """  # noqa: D301
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refusal("pgjq top needs a terminal; pgjq queues, pgjq workers and pgjq doctor answer without one")
+        raise Refusal("pgjq top needs a terminal; pgjq queues, pgjq workers and pgjq doctor work without one")
     asyncio.run(_Top(storage, max(interval, 0.1)).run())
 
 

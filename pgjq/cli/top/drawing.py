@@ -1,16 +1,17 @@
-"""Draw the screen of `pgjq top` as lines of a given size. Texts of jobs cannot move the cursor."""
+"""Draw the screen of `pgjq top` as lines of a given size; texts cannot move the cursor."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
 
 from pgjq.cli.formatting import one_line
+from pgjq.storage.inspection import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,20 +84,34 @@ def _totals(screen: Screen) -> Text:
 
 
 def _findings(screen: Screen, width: int, height: int) -> Iterator[Text]:
-    """Yield what is wrong: two lines each, as many as a quarter of the screen holds."""
+    """Yield what is wrong: whole if there is room, else two lines each; at least a quarter of the screen."""
     if screen.facts.problem is not None:
         yield _cut(Text(f"the storage does not answer: {one_line(screen.facts.problem)}", "bold red"), width)
     if screen.view in ("jobs", "failures"):
         yield from _detail(screen.chosen_job, width)
     if screen.view not in ("queues", "workers"):
         return
-    room = max(1, height // 8)
     found = screen.facts.findings
+    # The header, the heading of the table, the footer, and the table's rows, up to half of the screen.
+    lines = max(height // 4, height - 5 - min(len(screen.rows), height // 2))
+    wrapped = [line for finding in found for line in _wrapped(finding, width)]
+    if len(wrapped) <= lines:
+        yield from wrapped
+        return
+    room = max(1, lines // 2)
     for finding in found[:room]:
         yield _cut(Text(f"! {one_line(finding.message)}", STYLES[finding.level]), width)
         yield _cut(Text(f"  -> {one_line(finding.advice)}", "dim"), width)
     if len(found) > room:
         yield Text(f"  {len(found) - room} more: press d", "yellow")
+
+
+def _wrapped(finding: Finding, width: int) -> Iterator[Text]:
+    message = Text(f"! {one_line(finding.message)}", STYLES[finding.level])
+    advice = Text(f"  -> {one_line(finding.advice)}", "dim")
+    for text, indent in ((message, "  "), (advice, "     ")):
+        for number, line in enumerate(text.wrap(Console(width=width), width - len(indent))):
+            yield Text(indent, line.style).append_text(line) if number else line
 
 
 def _detail(job: FoundJob | None, width: int) -> Iterator[Text]:
@@ -166,7 +181,7 @@ def _queue(queue: QueueOverview, workers: Sequence[WorkerInfo]) -> Cells:
     failing, failed = (queue.counted.failing, queue.counted.failed) if queue.counted else (None, None)
     return (
         (f"{queue.name}{' (paused)' if queue.paused else ''}", "yellow" if queue.paused else ""),
-        (f"{'~' if queue.is_estimate else ''}{_count(queue.about_ready)}", ""),
+        (f"~{_count(queue.about_ready)}" if queue.about_ready > MANY else queue.ready_short, ""),
         (_age(queue.oldest), ""),
         (_count(queue.processing), ""),
         (_count(failing), "yellow" if failing else ""),

@@ -1,4 +1,4 @@
-"""What a screen of `pgjq top` needs of the storage: bounded reads, with the time limit of the inspection."""
+"""Read what a screen of `pgjq top` shows: bounded reads, with the inspection's time limit."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ because twice as slow is as far as twice as fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -43,12 +43,19 @@ _KIND: Final = (*_SERIES, "weekend", "clock")
 
 def find_anomalies(metrics: DataFrame, days: DataFrame) -> DataFrame:
     """Find anomalies in the metrics by hour and by day; one row per stretch of them."""
-    hourly = _find(metrics, "hour")
+    hourly = _evaluated(_find(metrics, "hour"))
     begins = F.to_timestamp("date").alias("hour")
     daily = _find(days.select("*", F.lit("").alias("task"), begins), "day")
     known = hourly.select(F.col("queue").alias("q"), F.col("begins").alias("b"), F.col("ends").alias("e"))
     overlaps = (F.col("queue") == F.col("q")) & (F.col("begins") < F.col("e")) & (F.col("ends") > F.col("b"))
     return hourly.unionByName(daily.join(known, overlaps, "left_anti"))
+
+
+def _evaluated(found: DataFrame) -> DataFrame:
+    """Return the rows of a frame as a frame of their own: its two uses would compute them twice."""
+    session: Any = found.sparkSession
+    rows: Any = found
+    return session.createDataFrame(rows.toArrow(), found.schema)
 
 
 def _find(metrics: DataFrame, grain: str) -> DataFrame:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def compact(spark: SparkSession, lake: Lake, told: Callable[[str], object]) -> int:
-    """Merge batches where there are many; return how many directories were merged. Calls `told` before a merge."""
+    """Merge batches where there are many; return how many directories were merged.
+
+    Calls `told` before a merge.
+    """
     merged = 0
     while parts := lake.manifest.mergeable():
         told("compaction")

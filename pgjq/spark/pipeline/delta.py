@@ -1,4 +1,4 @@
-"""The lake as Delta tables, on a disk or in object storage, for readers that know nothing of pgjq.
+"""The lake as Delta tables, on a disk or in object storage, for readers without pgjq.
 
 The lake's directory stays where a run works. After each run its tables are brought up to date at another place, one
 Delta table each. A commit of a Delta table is atomic, and names the last batch or run that it has brought (Delta's

@@ -4,6 +4,9 @@ The manifest has the offset of the stream of endings up to which the lake has th
 from there to the newest offset, as one batch: it is written, checked and published, and the manifest that names the
 batch has its offset. So wherever a run is killed, every ending before the manifest's offset is in the lake, once.
 
+A server that was restored, or a standby that was promoted without the last endings, cannot continue from the offset.
+Then `restart` reads everything that ended from a point in time on again, and leaves out what the lake has.
+
 Rows that cannot be true are published in the table `quarantine`, and the others of their batch in `jobs`.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -19,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pgjq.errors import StorageError
 from pgjq.spark.columns import schema_of
+from pgjq.spark.offsets import OffsetError
 from pgjq.spark.options import read_options
 from pgjq.spark.pipeline.jobs_table import COLUMNS, SCHEMA, endings
 from pgjq.spark.pipeline.manifest import JOBS, QUARANTINE, Batch
@@ -31,16 +36,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pgjq.spark.offsets import Offset
     from pgjq.spark.pipeline.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of endings: a database and a schema; endings before `since` are left out."""
+    """The source of endings: a database and a schema; endings before `since`, or `restart`, are left out."""
 
     url: str = field(repr=False)
     schema: str = "pgjq"
     since: datetime | None = None
+    restart: datetime | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the options of the data source."""
@@ -48,16 +55,20 @@ class Source:
 
 
 def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int], object]) -> int:
-    """Add endings since the last run to the lake; return their number. Calls `told` with it when they are published."""
+    """Add endings since the last run to the lake; return their number.
+
+    Calls `told` with it when they are published.
+    """
     stream = StreamReader(read_options(source.options()), schema_of("history", COLUMNS))
-    start = dict(lake.manifest.offset or stream.initialOffset())
-    end = stream.latestOffset(start, ReadAllAvailable())
+    start, end = _offsets(stream, source, lake)
     if end == start:
         return 0
     span = {"startingOffset": json.dumps(start), "endingOffset": json.dumps(end), "columns": ",".join(COLUMNS)}
     rows = spark.read.format("pgjq").options(**source.options(), **span).load()
     if source.since is not None:
         rows = rows.where(F.col("finished_at") >= source.since)
+    if source.restart is not None:
+        rows = _without_known(spark, lake, rows.where(F.col("finished_at") >= source.restart), source.restart)
     try:
         batch = _write(spark, lake, rows, lake.manifest.newest + 1)
     except PySparkException as error:
@@ -65,6 +76,28 @@ def extract(spark: SparkSession, source: Source, lake: Lake, told: Callable[[int
     lake.publish(lake.manifest.with_batch(batch, end))
     told(batch.rows)
     return batch.rows
+
+
+def _offsets(stream: StreamReader, source: Source, lake: Lake) -> tuple[Offset, Offset]:
+    """Return the offset up to which the lake has the endings, and the newest."""
+    known = None if source.restart else lake.manifest.offset
+    start = dict(known or stream.initialOffset())
+    try:
+        return start, stream.latestOffset(start, ReadAllAvailable())
+    except OffsetError as error:
+        raise StorageError(
+            f"the lake cannot continue on this server: {error.reason}; run once with --restart-from and a time shortly "
+            "before that happened"
+        ) from error
+
+
+def _without_known(spark: SparkSession, lake: Lake, rows: DataFrame, begins: datetime) -> DataFrame:
+    """Leave out the endings that the lake has."""
+    first = str(begins.astimezone(UTC).date())
+    dates = {date for batch in lake.manifest.batches for date in batch.days if date >= first}
+    if not dates:
+        return rows
+    return rows.join(read_jobs(spark, lake, dates).select(*KEY), [*KEY], "left_anti")
 
 
 def read_jobs(spark: SparkSession, lake: Lake, dates: Collection[str] | None = None) -> DataFrame:
@@ -79,7 +112,7 @@ def read_directories(spark: SparkSession, lake: Lake, directories: Collection[st
 
 
 def arrange(rows: DataFrame) -> DataFrame:
-    """Arrange endings in one file per day, sorted by queue: readers of one queue skip the rest of the file."""
+    """Arrange endings in one file per day, sorted by queue, so that readers can skip."""
     return rows.repartition("date").sortWithinPartitions("date", "queue", "finished_at", "seq")
 
 
@@ -94,7 +127,7 @@ def _write(spark: SparkSession, lake: Lake, rows: DataFrame, number: int) -> Bat
 
 
 def _sift(lake: Lake, judged: DataFrame, number: int) -> Batch:
-    """Write the rows of a batch again: those that can be true, and the others with the rules that they break."""
+    """Rewrite a batch's rows: the valid ones, and the others with the rules they break."""
     name, judged = f"batch={number}s", judged.persist()
     try:
         good = judged.where("violation is null").drop("violation")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
@@ -64,6 +64,7 @@ class Lake:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)  # It has ids, and messages of errors.
         with _locked(root):
             if not (root / MANIFEST).exists():
+                _close_to_others(root)
                 write_manifest(root / MANIFEST, Manifest())
             lake = cls(root, read_manifest(root / MANIFEST))
             lake.sweep()
@@ -120,6 +121,12 @@ def _refuse_others(root: Path) -> None:
                 f"{root} is not a lake and not empty: it holds {', '.join(found[:3])}"
                 f"{' and more' if len(found) > 3 else ''}. Name a new directory."  # noqa: PLR2004
             )
+
+
+def _close_to_others(root: Path) -> None:
+    """Take the permissions of all others from an empty directory that becomes a lake; a group keeps its own."""
+    with suppress(PermissionError):  # Another user's directory, which that user has opened.
+        root.chmod(root.stat().st_mode & ~0o007 & 0o7777)
 
 
 @contextmanager

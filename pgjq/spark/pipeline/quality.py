@@ -1,4 +1,4 @@
-"""Quality rules for endings. Rows that break one go to the table `quarantine`, with the rule."""
+"""Quality rules for endings; rows that break one go to the table `quarantine`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def count_sound(batch: DataFrame, before: DataFrame | None) -> dict[str, int] | 
 
 
 def judge(batch: DataFrame, before: DataFrame | None) -> DataFrame:
-    """Add to each row the first rule that it breaks as `violation`, else null; of equal endings the first is kept."""
+    """Add to each row as `violation` the first rule it breaks, or null.
+
+    Of equal endings the first is kept.
+    """
     broken = F.coalesce(*(F.when(F.expr(rule), F.lit(name)) for name, rule in _RULES))
     judged = batch.withColumn("violation", broken)
     alike = Window.partitionBy(*KEY, F.col("violation").isNull()).orderBy("queue", "id", "state")

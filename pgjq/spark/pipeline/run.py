@@ -32,6 +32,7 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 
 
@@ -59,7 +60,7 @@ class NoProgress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run: endings read, days measured; and the content of the lake, with rows in quarantine."""
+    """The result of a run: endings read, days measured, and the content of the lake."""
 
     read: int
     days_measured: int

@@ -25,7 +25,7 @@ LEAST_WAITING: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to do: what is wrong, what it rests on, the command, and the jobs behind it in the web page."""
+    """One thing to do: the finding, its evidence, the command, and the jobs in the web page."""
 
     urgency: float
     queue: str
@@ -85,7 +85,7 @@ def _settings(figures: Figures) -> Iterator[Finding]:
                 100 if name == "heartbeat" else 500,
                 row["queue"],
                 f"{row['queue']}: change {name.replace('-', '_')}_seconds",
-                said[0].upper() + said[1:] + ".",
+                f"Now {said}.",
                 f"pgjq queues update {shlex.quote(row['queue'])} --{name}-seconds {max(1, round(wanted))}",
                 f"queue?{urlencode({'name': row['queue']})}",
             )
@@ -112,7 +112,7 @@ def _waiting(figures: Figures) -> Iterator[Finding]:
                 row["queue"],
                 f"{row['queue']}: {count(row['backlog'])} jobs wait, the oldest for {duration(row['backlog_age'])}",
                 f"A busy hour needs {row['concurrency']} runs at once, at 70 % load.",
-                f"pgjq scale {shlex.quote(row['queue'])}",
+                f"pgjq scale {shlex.quote(row['queue'])} --target 10m",
                 jobs_page(queue=row["queue"], state="queued"),
             )
 

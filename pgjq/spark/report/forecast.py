@@ -22,7 +22,7 @@ LEAST: Final = 14  # Days before the held-out ones: two of each weekday.
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The expected number of jobs on the next days, and the error of the method on the last seven."""
+    """The expected jobs of the next days, and the method's error on the last seven."""
 
     days: Mapping[date, float]
     error: float | None

@@ -64,11 +64,12 @@ def backlog(figures: Figures) -> str:
         "Jobs that waited at an average moment of each day: the waits of all jobs that ran once, divided by the day "
         "(Little's law). A requested delay counts as waiting."
     )
-    return section("Backlog", why, drawn + legend({queue: sum(waits[queue]) / len(figures.dates) for queue in ranked}))
+    averages = {queue: sum(waits[queue]) / len(figures.dates) for queue in ranked}
+    return section("Backlog", why, drawn + legend(averages, number))
 
 
 def outlook(figures: Figures) -> str:
-    """List what each queue is expected to get in the next days, and how wrong that would have been lately."""
+    """List what each queue should get in the next days, and the error of lately."""
     lines: list[Line] = []
     for queue in figures.queues:
         counts = {day: row["ended"] for day, row in figures.days[queue].items()}

@@ -10,13 +10,13 @@ from pgjq.spark.report.formatting import count
 from pgjq.spark.report.svg import colour
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a table: its cells as class, heading and text; the number of its queue; a link; notes below it."""
+    """A line of a table: cells as class, heading and text; its queue's number; link; notes."""
 
     cells: Sequence[tuple[str, str, str]]
     queue: int | None = None
@@ -61,8 +61,10 @@ def _notes(line: Line) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number, with a tenth where it is small."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (for small values a tenth matters)
+    """Write a number as short as its size allows: 12, 1.5, 0.025."""
+    if value >= 1:
+        return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"  # noqa: PLR2004  (for small values a tenth matters)
+    return f"{value:.2g}"
 
 
 def section(title: str, why: str, inside: str) -> str:
@@ -70,10 +72,10 @@ def section(title: str, why: str, inside: str) -> str:
     return f"<section><h2>{escape(title)}</h2><p>{escape(why)}</p>{inside}</section>"
 
 
-def legend(totals: Mapping[str, float]) -> str:
+def legend(totals: Mapping[str, float], write: Callable[[float], str] = count) -> str:
     """List the series of a figure, in their colours and with their totals."""
     items = "".join(
-        f'<li><i style="background:{colour(n)}"></i>{escape(name)} <span>{count(total)}</span></li>'
+        f'<li><i style="background:{colour(n)}"></i>{escape(name)} <span>{write(total)}</span></li>'
         for n, (name, total) in enumerate(totals.items())
     )
     return f'<ul class="legend">{items}</ul>'

@@ -1,4 +1,4 @@
-"""The page: its order, its controls, and the verdict at the top. All text from the lake is escaped.
+"""The page: its order, controls, and the verdict at the top. All text is escaped.
 
 Ranges and queues are chosen without a script: each range is on the page, and style rules show the chosen one.
 """

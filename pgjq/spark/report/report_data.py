@@ -38,7 +38,7 @@ class Figures:
     quarantine: Mapping[str, int] = field(default_factory=dict[str, int])  # By the rule that rows break.
 
     def number(self, queue: str) -> int | None:
-        """Return the number of a queue on the page; None for what is not one, such as the others together."""
+        """Return a queue's number on the page; None for what is no queue, such as all others."""
         return self.queues.index(queue) if queue in self.queues else None
 
     def last(self, days: int, before: int = 0) -> Figures:

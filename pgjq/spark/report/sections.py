@@ -1,4 +1,4 @@
-"""The sections of the page: charts and tables of what has happened. All text from the lake is escaped."""
+"""Charts and tables of past jobs, as sections of the page. All text is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets of queues: the share of jobs that must complete, and how fast the allowed failures are used up.
+"""Targets of queues: the share of jobs that must complete, and how fast failures use it up.
 
 The burn rate is the share of jobs that failed divided by the share that may fail. At 1, exactly what is allowed fails;
 at more, the budget of the period is used up before its end.

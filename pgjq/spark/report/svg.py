@@ -34,7 +34,7 @@ def nice_ceiling(value: float) -> float:
 
 
 def areas(stacks: Sequence[Sequence[float]], top: float, attributes: Sequence[str] | None = None) -> str:
-    """Draw stacked series, with attributes of their own; a single day is a bar, as one point has no width."""
+    """Draw stacked series, with attributes of their own; a single day is a bar."""
     if len(stacks[0]) == 1:
         return bars(stacks, top)
     base = [0.0] * len(stacks[0])

@@ -98,7 +98,7 @@ def write_schedules(at: datetime, table: ScheduleTable) -> bytes:
 
 
 def read(content: dict[str, Any]) -> tuple[datetime, list[Entry], list[QueueEntry], list[ScheduleChange]]:
-    """Read the time and the changes of a line, or the jobs, queues and schedules that it records."""
+    """Read the time and changes of a line, or the jobs, queues and schedules it records."""
     entries = [Entry(*entry) for entry in content.get("jobs", content.get("records", ()))]
     changes = [queues.read_change(entry) for entry in content.get("queues", ())]
     return (

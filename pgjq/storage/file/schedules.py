@@ -1,4 +1,4 @@
-"""Schedules in the journal, as readable JSON: `[name, record, ticks]`; the record of a deleted one is null."""
+"""Schedules in the journal, as JSON: `[name, record, ticks]`; null if it was deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wakeup pipes: how a process learns at once that another one changed something.
+"""Wakeup pipes: notify the other processes of a directory of a change at once.
 
 * A process that waits makes a named pipe in `notifications/` and blocks on it; a process that changed something writes
   to all pipes there. Opening a pipe without a reader fails, and the pipe is removed.
@@ -77,7 +77,7 @@ class WakeupPipe:
         try:
             os.mkfifo(hidden, disk.PRIVATE_FILE)
         except OSError as error:
-            logger.warning("no named pipes in %s, so jobs are found by looking: %s", hidden.parent, error)
+            logger.warning("no named pipes in %s, so workers poll for jobs: %s", hidden.parent, error)
             return None
         # Open for reading and writing: without a writer, the reader would see the end of the file.
         fd = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

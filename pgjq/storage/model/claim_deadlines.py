@@ -1,4 +1,4 @@
-"""Who claims, and the deadlines that a claim gets."""
+"""The worker of a claim, and the deadlines of the jobs that it claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on jobs from outside a run: enqueue, cancel, retry, release, reschedule, delete, prune."""
+"""Commands on jobs from outside a run, such as enqueue, cancel, retry and prune."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def put_back(jobs: Jobs, record: Record) -> None:
 
 
 def release_running(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> int:
-    """Take running jobs away from their workers, without counting their attempts; return how many."""
+    """Take running jobs away from their workers; return how many. Their attempts do not count."""
     found = [jobs.current(queue, job_id) for job_id in dict.fromkeys(job_ids)]
     running = [record for record in found if record is not None and record.state == "processing"]
     for record in running:

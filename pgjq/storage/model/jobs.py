@@ -231,7 +231,7 @@ class Jobs:
         return Heap(self._find_ready if keys is None else partial(self._find_next_of_key, keys), self.records)
 
     def _find_ready(self, rank: int, seq: int) -> Record | None:
-        """Return the entry's job if it can be claimed; it gets another one when it is requeued or rescheduled."""
+        """Return the entry's job if it can be claimed; a requeued job has a newer entry."""
         record = self.records.get(seq)
         return record if record is not None and record.ready and record.settings.priority == -rank else None
 

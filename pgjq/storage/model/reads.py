@@ -26,7 +26,7 @@ def get(jobs: Jobs, queue: str, job_ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def attempts(jobs: Jobs, queue: str, job_id: str) -> list[Attempt]:
-    """Read the ended runs of a job: its history, and the completing run, which is its own record."""
+    """Read the ended runs of a job: its history, and the completing run from its record."""
     record = jobs.current(queue, job_id)
     if record is None:
         return []

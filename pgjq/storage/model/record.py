@@ -56,7 +56,7 @@ class Record:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The last run that did not complete. Setting it adds to the history, so a journal has it once."""
+        """The last run that did not complete; setting it adds to the history."""
         return self.history[-1] if self.history else None
 
     @last_attempt.setter

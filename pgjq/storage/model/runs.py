@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from pgjq.job import Attempt, JobError
 from pgjq.lease import Stall, explain, judge
 from pgjq.options import NO_OPTIONS
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed, attempt_outcome
+from pgjq.outcome import Cancelled, Completed, EndedRun, Failed, Failing, Released, Snoozed, attempt_outcome
 from pgjq.retry import retry_delay
 from pgjq.storage.base import Claimed, HeartbeatResult, Lease, Reaped, Settled, settled_as
 from pgjq.storage.model.claim_deadlines import ClaimDeadlines
@@ -129,14 +129,17 @@ def _settle(jobs: Jobs, record: Record | None, outcome: Outcome) -> State | None
 
 def find_settled(jobs: Jobs, settlements: Sequence[Settlement]) -> list[Settled]:
     """Return which settlements were made."""
-    return [_find_settled(jobs.records.get(settlement.lease.key), settlement) for settlement in settlements]
+    return [settled_as(each, _ended_run(jobs.records.get(each.lease.key), each)) for each in settlements]
 
 
-def _find_settled(record: Record | None, settlement: Settlement) -> Settled:
-    if record is None or record.lease != settlement.lease.number or record.state == "processing":
-        return settled_as(settlement, None, False)
+def _ended_run(record: Record | None, settlement: Settlement) -> EndedRun | None:
+    if record is None:
+        return None
+    number = settlement.lease.number
+    state = record.state if record.lease == number and record.state != "processing" else None
+    attempt = next((made for made in record.history if made.number == number), None)
     error = getattr(settlement.outcome, "error", None)
-    return settled_as(settlement, record.state, error is not None and error == record.error)
+    return EndedRun(attempt and attempt.outcome, state, attempt is not None and attempt.error == error)
 
 
 def end(

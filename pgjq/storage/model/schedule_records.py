@@ -26,7 +26,7 @@ class ScheduleRecord:
 
 
 class ScheduleChange(NamedTuple):
-    """A change of a schedule: its new record, None if it was deleted, and the ticks that were added."""
+    """A change of a schedule: its new record, or None if deleted, and the added ticks."""
 
     name: str
     record: ScheduleRecord | None

@@ -110,7 +110,7 @@ class Subscribers:
             self._wake_watchers()
 
     def watch_schedules(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed`, which must not block, when a schedule or the clock was set; return how to end it."""
+        """Call `changed`, which must not block, when a schedule or the clock is set; return an undo."""
         with self._lock:
             self._schedule_watchers.append(changed)
         return lambda: self._unwatch_schedules(changed)

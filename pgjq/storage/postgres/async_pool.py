@@ -1,4 +1,7 @@
-"""The connection pools of async operations: one for each event loop, as a pool belongs to the loop that opened it."""
+"""The connection pools of async operations: one for each event loop.
+
+A pool belongs to the loop that opened it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from pgjq.deadline import current_deadline
+from pgjq.deadline import current_deadline, run_on_thread
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.postgres.error_translation import translated
@@ -67,7 +70,7 @@ class AsyncPool:
     async def check(self) -> None:
         """Check that the database can be used."""
         if not self._pools.server.checked or self._pools.closed:
-            await asyncio.to_thread(self._pools.check)
+            await run_on_thread(self._pools.check)
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -98,7 +101,7 @@ class AsyncPool:
                 if not current_deadline().left:
                     raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
-                    raise await asyncio.to_thread(self._pools.explain_timeout) from error
+                    raise await run_on_thread(self._pools.explain_timeout) from error
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         await mark_async(connection)
@@ -108,7 +111,9 @@ class AsyncPool:
 
     async def _opened(self) -> AsyncConnectionPool[Any]:
         if (pool := self._by_loop.peek()) is not None:
-            return pool
+            if not pool.closed:
+                return pool
+            await self.close()  # The loop has cancelled its tasks, and goes on.
         await self.check()
         pool = self._by_loop.get()
         with translated():
@@ -116,11 +121,42 @@ class AsyncPool:
         return pool
 
     def _new_pool(self) -> AsyncConnectionPool[Any]:
-        """Make the pool of a loop; `PerLoop` calls this under its lock (see `Pools.refuse_if_closed`)."""
+        """Make a loop's pool; `PerLoop` calls this under its lock (see `Pools.refuse_if_closed`)."""
         self._pools.refuse_if_closed()
-        pool = AsyncConnectionPool(**self._pools.options(), configure=self._configure, open=False)
+        pool = _LoopPool(**self._pools.options(), configure=self._configure, open=False)
         self._pools.watchdog.begin()
         return pool
+
+
+class _LoopPool(AsyncConnectionPool[Any]):
+    """A pool that ends when its loop cancels all tasks, as `asyncio.run` does at the end.
+
+    psycopg_pool's worker tasks ignore a cancellation while they connect: with a server that does not answer,
+    `asyncio.run` would wait for them for ever.
+    """
+
+    _guard: asyncio.Task[None] | None = None
+
+    async def open(self, wait: bool = False, timeout: float = 30.0) -> None:  # noqa: FBT001, FBT002
+        """Open the pool."""
+        await super().open(wait, timeout)
+        if self._guard is None:
+            self._guard = asyncio.create_task(self._close_when_cancelled(), name="pgjq pool guard")
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Close the pool."""
+        guard, self._guard = self._guard, None
+        if guard is not None and guard is not asyncio.current_task():
+            guard.cancel()
+        await super().close(timeout)
+
+    async def _close_when_cancelled(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()  # Only a cancellation ends this.
+        except asyncio.CancelledError:
+            if self._guard is not None:  # Else `close` has cancelled this.
+                await super().close(close_seconds())
+            raise
 
 
 class _Cancelled:

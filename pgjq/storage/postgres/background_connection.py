@@ -1,4 +1,4 @@
-"""One connection for the background work of a storage: heartbeats, reaping, elections, maintenance.
+"""One connection for background work: heartbeats, reaping, elections, maintenance.
 
 Rules
 * The background threads of all workers in a process share it, one statement at a time. It opens at the first use, opens
@@ -169,7 +169,7 @@ class BackgroundConnection:
             return False
 
     def _reset(self) -> None:
-        """Drop a connection that is broken, was left in the middle of a transaction, or is not needed any more."""
+        """Drop a connection that is broken, inside a transaction, or not needed any more."""
         connection = self.connection
         if connection is None:
             return

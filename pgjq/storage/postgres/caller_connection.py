@@ -134,7 +134,7 @@ class _Django(_CallerSession):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """Open a transaction, or a savepoint inside the caller's; none on a connection that Django does not know."""
+        """Open a transaction, or a savepoint in the caller's; none if Django does not know it."""
         if import_module("django.db").connections[self._connection.alias] is not self._connection:
             yield
             return
@@ -151,7 +151,7 @@ class _Django(_CallerSession):
             atomic.__exit__(None, None, None)
 
     def _value(self, value: Any, kind: int) -> Any:
-        """Return a value as psycopg does: Django leaves JSON as text, and with USE_TZ=False times without a zone."""
+        """Convert a value to what psycopg returns: Django leaves JSON as text, and times naive."""
         if kind in _JSON and isinstance(value, str):
             return json.loads(value)
         if kind == _TIMESTAMPTZ and value is not None and value.tzinfo is None:

@@ -1,4 +1,4 @@
-"""Run every operation of a storage on one connection of the caller, inside its open transaction.
+"""Run every operation of a storage on one caller connection, in its open transaction.
 
 A test that rolls its transaction back sees its own jobs and leaves none; a request of Django reads and changes jobs on
 its own connection. Nothing here commits the caller's transaction: what is a transaction on a pooled connection is a
@@ -88,7 +88,7 @@ class AsyncOnlyPool(BoundPool):
 def bound(
     sync_ops: PostgresOperations, async_ops: PostgresOperations, connection: Any, queries: Queries
 ) -> Generator[Session]:
-    """Run the operations of both modes on one connection, until the block ends; return its session.
+    """Run both modes' operations on one connection until the block ends; return its session.
 
     A blocking connection serves both modes: async operations then block the loop, for as long as a statement takes.
     """

@@ -36,7 +36,7 @@ _RANK, _SEQ, _WALKED = 4, 2, 16
 
 
 class Position(NamedTuple):
-    """The first job that a claim may take, and the monotonic time until which claims begin there."""
+    """The first job that a claim may take, and until when (monotonic) claims begin there."""
 
     rank: int
     seq: int
@@ -53,7 +53,10 @@ class Begun(NamedTuple):
 
 
 class ClaimPositions:
-    """The positions of one worker's claims, by queue. One event loop or thread at a time; a lost update is harmless."""
+    """The positions of one worker's claims, by queue; a lost update is harmless.
+
+    One event loop or thread uses it at a time.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -92,5 +95,5 @@ class ClaimPositions:
 
 
 def _lifetime(took: float) -> float:
-    """Return how long a position counts that was found by a claim from the head that took so long."""
+    """Return how long a position counts, from how long the claim from the head took."""
     return min(TIMES * took, max(LONGEST, LONGEST_TIMES * took), LIMIT)

@@ -1,4 +1,4 @@
-"""Connection strings: libpq's, and SQLAlchemy's URLs with a driver (`postgresql+asyncpg://…`).
+"""Connection strings: libpq's, and SQLAlchemy's with a driver (`postgresql+asyncpg://…`).
 
 `libpq_conninfo` turns both into a string for libpq; pgjq connects with its own driver, whichever the URL names.
 `parameters` returns the parameters of such a string. Errors name a parameter and never repeat a value
@@ -72,7 +72,7 @@ def parameters(conninfo: str) -> dict[str, Any]:
 
 
 def from_parameters(given: Mapping[str, Any]) -> str:
-    """Return a connection string of what another library connects with; only parameters of libpq are kept."""
+    """Return a connection string of another library's parameters, libpq's ones only."""
     known = _libpq_names()
     return make_conninfo("", **{name: value for name, value in given.items() if name in known and value})
 
@@ -95,7 +95,7 @@ def _read(conninfo: str) -> dict[str, Any]:
     if "@" in str(found.get("host", "")):
         raise ValidationError(f"{_UNREADABLE}: an @ in a user's name or a password is written %40")
     if "\0" in conninfo:
-        raise ValidationError(f"{_UNREADABLE}: it has a NUL in it")
+        raise ValidationError(f"{_UNREADABLE}: it contains a NUL character")
     if _URL_PATH.match(conninfo):
         raise ValidationError(f"{_UNREADABLE}: an @ comes after the first /; a / in a password is written %2F")
     return found
@@ -123,7 +123,7 @@ def _translated(url: URL) -> str:
     own = {"host": hosts, "port": ports, "user": url.username, "password": url.password, "dbname": url.database}
     given = {name: value for name, value in own.items() if value} | _options(query)
     if any("\0" in value for value in given.values()):
-        raise ValidationError(f"{_REFUSED}: it has a NUL in it")
+        raise ValidationError(f"{_REFUSED}: it contains a NUL character")
     return make_conninfo("", **given) or "postgresql://"
 
 

@@ -1,8 +1,7 @@
-"""Examination of PostgreSQL: see `pgjq.storage.doctor_facts`. Every statement has a time limit."""
+"""What `pgjq doctor` reads of PostgreSQL. Every statement has a time limit."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import re
 from datetime import UTC, datetime
@@ -12,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
+from pgjq.deadline import run_on_thread
 from pgjq.storage.doctor_facts import IndexFacts, PutBackTask, ServerFacts, Snapshot, TableFacts, WorkerSilence
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.queries import resources
 from pgjq.storage.postgres.schema_version import SCHEMA_VERSION
+from pgjq.storage.postgres.session import fetch_limited
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.server import Server
     from pgjq.storage.postgres.session import Rows
 
-TIMEOUT: Final = 5000  # Milliseconds that a statement may take.
+TIMEOUT: Final = 5.0  # Seconds that a statement may take.
 LIMIT: Final = 20
 OLDEST_SERVER: Final = 140000  # PostgreSQL 14, the oldest that pgjq is tested with.
 TOPIC: Final = "doctor"
@@ -66,10 +67,10 @@ class PostgresExamination:
         """See `Examination`. One connection listens, and another one notifies it."""
         token = token_hex(8)
         channel = self._server.queries.channel(f"{TOPIC}.{token}")
-        connection = await asyncio.to_thread(self._listen, channel)
+        connection = await run_on_thread(lambda: self._listen(channel))
         try:
             await self._fetch("doctor_notify", channel=channel, payload=token)
-            return await asyncio.to_thread(_wait_for, connection, token, timeout)
+            return await run_on_thread(lambda: _wait_for(connection, token, timeout))
         finally:
             connection.close()
 
@@ -98,13 +99,13 @@ class PostgresExamination:
     def _listen(self, channel: str) -> psycopg.Connection[Any]:
         with translated():
             connection = self._server.connect(application_name="pgjq doctor")
+            connection.execute("select set_config('statement_timeout', %s, false)", [f"{TIMEOUT}s"])
             connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             return connection
 
     async def _fetch(self, name: str, /, **params: Any) -> Rows:
-        async with self._pool.session() as session, session.transaction():
-            await session.command(f"set local statement_timeout = {TIMEOUT}")
-            return await session.fetch(name, params)
+        async with self._pool.session() as session:
+            return await fetch_limited(session, name, params, TIMEOUT)
 
 
 def _wait_for(connection: psycopg.Connection[Any], token: str, timeout: float) -> bool:

@@ -218,7 +218,7 @@ def _job_json(job: Submission, *, awaited: bool) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _settings_json(settings: Settings, task: str | None, *, awaited: bool) -> str:
-    """Return settings as JSON; cached, because single enqueues mostly repeat their settings and tasks."""
+    """Return settings as JSON; cached, because single enqueues mostly repeat them."""
     values = set_values(settings) if task is None else set_values(settings) | {"task": task}
     return json.dumps(values | AWAITED if awaited else values)
 

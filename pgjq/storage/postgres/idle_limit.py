@@ -1,4 +1,4 @@
-"""Limit how long a handler's transaction may be idle, so that a worker that vanishes frees its row locks.
+"""Limit the idle time of handlers' transactions, so that a dead worker frees row locks.
 
 The server ends a session that is idle inside a transaction for longer than the limit. Rules:
 
@@ -51,7 +51,7 @@ class IdleLimit:
         await self._session.command(*commands)
 
     async def restart(self) -> None:
-        """Count idle time from now on; does nothing while the connection is in use or belongs to another thread."""
+        """Count idle time from now on; do nothing while another thread uses the connection."""
         if self._seconds < inf and self._may_use_connection():
             with suppress(StorageError):  # The handler's next statement gets the same error.
                 await self._session.command(self._command())

@@ -1,4 +1,4 @@
-"""Inspection of PostgreSQL. Every statement has a time limit, and reads a bounded number of rows.
+"""Inspection of PostgreSQL: bounded reads, and a time limit for each statement.
 
 Searches are in `pgjq.storage.postgres.search`.
 """
@@ -24,6 +24,7 @@ from pgjq.storage.inspection import (
 )
 from pgjq.storage.postgres import array_literals, rows
 from pgjq.storage.postgres.search import SLACK, Candidate, Search
+from pgjq.storage.postgres.session import fetch_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.session import Rows
 
-TIMEOUT: Final = 2000  # Milliseconds that a statement may take.
+TIMEOUT: Final = 2.0  # Seconds that a statement may take.
 _COUNTS: Final = ("deferred", "ready", "processing", "failing", "completed", "failed", "cancelled")
 # The function that each action needs; pausing needs a column.
 _ACTIONS: Final = {"retry": "retry_job", "retry_many": "retry_jobs", "cancel": "cancel_jobs", "delete": "delete_jobs",
@@ -165,7 +166,7 @@ class PostgresInspection:
         return [(row[0], _found(row[1:])) for row in found]
 
     async def seq_at(self, at: datetime | None) -> int:
-        """Return about the number of the first job since a time: at most `SLACK` jobs before it have a higher one."""
+        """Return the first job's number since a time; up to `SLACK` earlier jobs may be higher."""
         return 0 if at is None else (await self._fetch("search_before", before=at))[0][0] + SLACK
 
     async def _queue_id(self, name: str) -> int | None:
@@ -177,9 +178,8 @@ class PostgresInspection:
 
     async def _fetch(self, name: str, /, **params: Any) -> Rows:
         """Run a statement with a time limit."""
-        async with self._pool.session() as session, session.transaction():
-            await session.command(f"set local statement_timeout = {TIMEOUT}")
-            return await session.fetch(name, params)
+        async with self._pool.session() as session:
+            return await fetch_limited(session, name, params, TIMEOUT)
 
 
 def _queue_overview(row: Sequence[Any]) -> QueueOverview:

@@ -85,7 +85,7 @@ class ListenConnection:
             return _first_value(self._results(pgconn))
 
     def duplicate(self) -> int | None:
-        """Return a descriptor of the socket for another thread to poll and close; None if the connection is closed."""
+        """Return a descriptor of the socket for another thread; None if the connection is closed."""
         with self._closing:
             try:
                 return os.dup(self._connection.fileno())

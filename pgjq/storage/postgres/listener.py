@@ -53,7 +53,7 @@ PROBE_SELDOM_SECONDS: Final = 20.0
 # How soon the thread reads instead of a loop that has stopped reading, because its worker has jobs to run.
 TAKE_OVER_SECONDS: Final = 1.0
 RECONNECT_SECONDS: Final = 0.5
-# A woken subscriber leaves its topic and goes to work; the server is told this much later, when that work has begun.
+# A woken subscriber leaves its topic and goes to work; UNLISTEN is sent this much later, when that work has begun.
 TIDY_SECONDS: Final = 0.01
 
 
@@ -136,7 +136,7 @@ class Listener:
 
     @contextlib.contextmanager
     def read_here(self, box: Mailbox[Notice]) -> Generator[None]:
-        """Read on the running event loop until the block ends, for a mailbox of that loop, if possible."""
+        """Read on the running event loop until the block ends, for its mailbox, if possible."""
         connection = self._connection
         if connection is None or self._fork.happened:
             yield

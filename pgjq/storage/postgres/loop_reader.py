@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def read_on_loop(
     connection: ListenConnection, delivered: Callable[[], None], failed: Callable[[], None]
 ) -> Generator[bool]:
-    """Deliver notifications on the running event loop until the block ends; yield False if that is impossible now.
+    """Deliver notifications on the running event loop until the block ends.
 
-    Never blocks the loop. It polls a descriptor of its own, so that the thread may close the connection meanwhile.
+    Yields False if that is impossible now. Never blocks the loop. It polls a descriptor of its own, so that the thread
+    may close the connection meanwhile.
     """
     descriptor = connection.duplicate()
     if descriptor is None:
@@ -61,7 +62,7 @@ class WakeupPipe:
         return self._out
 
     def wake(self) -> None:
-        """Wake the thread, from any thread, also after `close`: the descriptor may be another file's by then."""
+        """Wake the thread, from any thread, even after `close`, when the descriptor may be reused."""
         with self._closing, contextlib.suppress(BlockingIOError):
             if not self._closed:
                 os.write(self._into, b"x")

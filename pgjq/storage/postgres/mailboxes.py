@@ -52,7 +52,7 @@ class Mailboxes:
         self._by_topic.setdefault(topic, []).append(box)
 
     def remove(self, topic: Topic, box: Mailbox[Notice]) -> bool:
-        """Remove a mailbox; return whether its topic has lost its last one. The caller holds the lock."""
+        """Remove a mailbox; return whether it was the last of its topic. The caller holds the lock."""
         boxes = self._by_topic.get(topic, [])
         if box in boxes:
             boxes.remove(box)
@@ -64,7 +64,7 @@ class Mailboxes:
         return self._by_topic.keys()
 
     def need_thread(self, read_elsewhere: Collection[Mailbox[Notice]]) -> bool:
-        """Return whether a subscriber relies on the listener's thread to read; the caller holds the lock.
+        """Return whether a subscriber relies on the listener's thread. The caller holds the lock.
 
         A loop that reads delivers to every mailbox, so changes of schedules need the thread only while no loop reads.
         """
@@ -76,7 +76,7 @@ class Mailboxes:
         )
 
     def need_notifications(self) -> bool:
-        """Return whether a subscriber does not poll, and so needs to know soon that the connection is lost."""
+        """Return whether a subscriber does not poll, and so must learn of a lost connection soon."""
         with self._lock:
             return any(topic.channel in (ANSWERS, EVENTS) for topic in self._by_topic)
 

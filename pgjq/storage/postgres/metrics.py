@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pgjq.storage.metrics import QueueReading, Reading
+from pgjq.storage.postgres.session import fetch_limited
 
 if TYPE_CHECKING:
     from pgjq.storage.postgres.pool import Pool
     from pgjq.storage.postgres.session import Rows
 
-TIMEOUT: Final = 10_000  # Milliseconds that a statement may take.
+TIMEOUT: Final = 10.0  # Seconds that a statement may take.
 MOST: Final = 200_000  # Jobs beyond which the last counts of the workers are used.
 
 
@@ -42,6 +43,5 @@ class PostgresMetrics:
         return (await self._fetch("scale", queue=queue, target=target))[0][0]
 
     async def _fetch(self, name: str, /, **params: Any) -> Rows:
-        async with self._pool.session() as session, session.transaction():
-            await session.command(f"set local statement_timeout = {TIMEOUT}")
-            return await session.fetch(name, params)
+        async with self._pool.session() as session:
+            return await fetch_limited(session, name, params, TIMEOUT)

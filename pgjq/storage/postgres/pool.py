@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
+from pgjq.deadline import call_in_time
 from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.storage.postgres import pool_waiting
 from pgjq.storage.postgres.async_pool import AsyncPool
@@ -72,8 +73,8 @@ class Pools:
     def explain_timeout(self) -> StorageUnavailableError:
         """Return why no connection came in time: the server is unreachable, or all are in use."""
         try:
-            psycopg.connect(self.server.conninfo, **self.server.connection).close()
-        except psycopg.Error as error:
+            call_in_time(lambda: psycopg.connect(self.server.conninfo, **self.server.connection).close())
+        except (psycopg.Error, TimeoutError) as error:
             return StorageUnavailableError(f"no connection for {pool_waiting.PATIENCE:g} s: {error}")
         return StorageUnavailableError(
             f"all {self.max_size} connections of this storage were in use for {pool_waiting.PATIENCE:g} s; "
@@ -90,7 +91,7 @@ class Pools:
             raise storage_closed()
 
     def drop(self) -> None:
-        """Replace every idle connection: one of this server has been silent. May be called from any thread."""
+        """Replace idle connections after one of this server was silent. Callable from any thread."""
         self.sync_pool.drop()
         self.async_pool.drop()
 

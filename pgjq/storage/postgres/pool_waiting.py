@@ -1,4 +1,4 @@
-"""How long callers wait for a connection and for the end of a pool, and which idle connections are dead."""
+"""How long callers wait for a connection or a pool's end; which idle connections are dead."""
 
 from __future__ import annotations
 

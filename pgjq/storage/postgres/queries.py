@@ -96,7 +96,7 @@ def read(path: str, schema: str = "pgjq") -> str:
 
 
 def comments(text: str) -> str:
-    """Return COMMENT ON statements for what a file defines: the first paragraph above each object, up to its index."""
+    """Return COMMENT ON statements of a file: the first paragraph above each object."""
     return "".join(
         f"comment on {kind} {name} is $${' '.join(header.replace('-- ', '').split()).partition(' Index:')[0]}$$;\n"
         for header, kind, name in _HEADER.findall(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from pgjq.definition import Definition, in_force
@@ -69,8 +70,14 @@ def _claimed(row: Sequence[Any]) -> Claimed:
         checkpoint,
         job_options(own) if own else NO_OPTIONS,
         task,
-        headers,
+        None if headers is None else _headers(headers).copy(),
     )
+
+
+@lru_cache(maxsize=256)
+def _headers(stored: str) -> dict[str, str]:
+    """Parse headers; jobs of a batch often have the same ones."""
+    return json.loads(stored)
 
 
 def job_options(stored: Any) -> JobOptions:

@@ -12,7 +12,7 @@ from pgjq.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from pgjq.outcome import Completed
+from pgjq.outcome import Completed, EndedRun
 from pgjq.policy import Policy
 from pgjq.storage.base import HeartbeatResult, Settled, Settlement, settled_as
 from pgjq.storage.postgres import array_literals, rows
@@ -87,10 +87,10 @@ class PostgresRuns(Statements):
         params = lease_params([s.lease for s in settlements])
         params["errors"] = array_literals.texts(outcome_row(s.outcome)[2] for s in settlements)
         found = {
-            (seq, lease): (rows.state_name(state), same_error)
-            for seq, lease, state, same_error in await self._fetch("find_settled", params)
+            (seq, lease): EndedRun(recorded, None if state is None else rows.state_name(state), same_error)
+            for seq, lease, state, recorded, same_error in await self._fetch("find_settled", params)
         }
-        return [settled_as(s, *found.get(fence(s.lease), (None, False))) for s in settlements]
+        return [settled_as(s, found.get(fence(s.lease))) for s in settlements]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""

@@ -74,14 +74,14 @@ class Search:
         return SearchPage(self._found, None if stopped is None else f"small:{stopped}", len(found))
 
     async def _walk(self, walk: str, mark: str | None) -> str | None:
-        """Walk until the page is full or the time is over; return where, or None at the end of the walk."""
+        """Walk until the page is full or time is over; return where, or None at the end."""
         by_age = walk in ("recent", "live")
         if by_age and mark is None and self._wanted.created_before is not None:
             mark = str(await self._inspection.seq_at(self._wanted.created_before))
         floor = await self._inspection.seq_at(self._wanted.created_after) - SLACK if by_age else 0
         while True:
             params: dict[str, Any] = {"id": self._wanted.id} if walk == "id" else {"mark": mark}
-            if walk == "ended":
+            if walk in ("ended", "failed"):
                 params |= {"ended_after": self._wanted.ended_after, "ended_before": self._wanted.ended_before}
             found = await self._inspection.candidates(walk, self._queue_id, {"limit": BATCH, **params})
             self._looked_at += len(found)
@@ -114,14 +114,17 @@ ORDERS: Final = {
 
 def _indexes_to_walk(wanted: JobSearch) -> tuple[str, ...]:
     """Return the indexes to walk, the first of which gives the order."""
-    if wanted.id is not None:
-        return ("id",)
-    if wanted.ended_after is not None or wanted.ended_before is not None:
-        return ("ended",)
-    if wanted.state in ("processing", "failing", "failed"):
-        return (wanted.state,)
-    if wanted.state == "queued":
-        return ("live",) if wanted.queue is None else ("ready", "waiting", "blocked")
-    if wanted.state is None and wanted.error is not None:
-        return ("failed", "failing")
-    return ("recent",)
+    by_end = wanted.ended_after is not None or wanted.ended_before is not None
+    match wanted.state:
+        case _ if wanted.id is not None:
+            return ("id",)
+        case "failed":
+            return ("failed",)
+        case "processing" | "failing" as state if not by_end:
+            return (state,)
+        case "queued" if not by_end:
+            return ("live",) if wanted.queue is None else ("ready", "waiting", "blocked")
+        case None if wanted.error is not None and not by_end:
+            return ("failed", "failing")
+        case _:
+            return ("ended",) if by_end else ("recent",)

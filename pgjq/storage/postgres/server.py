@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgjq.deadline import acquire_in_time
+from pgjq.deadline import NO_ANSWER, acquire_in_time, call_in_time
+from pgjq.errors import StorageUnavailableError
 from pgjq.storage.postgres.conninfo import parameters
 from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.schema_version import check_version
@@ -72,14 +73,17 @@ class Server:
     def check(self) -> None:
         """Connect once and check that this code supports the schema.
 
-        The threads of a worker start together: one of them checks, and the others wait for it.
+        The threads of a worker start together: one of them checks, and the others wait for it. A connection attempt
+        lasts as long as the connection string says, for each of its hosts; so the caller's deadline ends the wait.
         """
         if self.checked:
             return
         entered = acquire_in_time(self._checking, CONNECT_SECONDS)
         try:
             if not self.checked:
-                self._check()
+                call_in_time(self._check)
+        except TimeoutError as error:
+            raise StorageUnavailableError(NO_ANSWER) from error
         finally:
             if entered:
                 self._checking.release()
@@ -107,7 +111,7 @@ class Server:
 
 @contextmanager
 def answered_in_time(connection: Any) -> Generator[None]:
-    """Bound the first statement on a connection like the connection attempt; the watchdog does not know it yet."""
+    """Bound a connection's first statement like the attempt; the watchdog comes later."""
     timer = threading.Timer(CONNECT_SECONDS, shut_down_socket, [connection])
     timer.name, timer.daemon = "pgjq connect timer", True
     timer.start()

@@ -36,12 +36,26 @@ class Session(Protocol):
         ...
 
     async def command(self, *texts: str) -> None:
-        """Run commands without parameters or a snapshot, such as `SET LOCAL`; in one message where possible."""
+        """Run commands without parameters or a snapshot, in one message if possible: `SET LOCAL …`."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         """Open a transaction, or a savepoint inside the caller's."""
         ...
+
+
+async def fetch_limited(session: Session, name: str, params: dict[str, Any], seconds: float) -> Rows:
+    """Run a query that the server ends after some seconds."""
+    async with limited(session, seconds):
+        return await session.fetch(name, params)
+
+
+@asynccontextmanager
+async def limited(session: Session, seconds: float) -> AsyncGenerator[None]:
+    """Open a transaction whose statements the server ends after some seconds each."""
+    async with session.transaction():
+        await session.command(f"set local statement_timeout = {max(1, round(seconds * 1000))}")
+        yield
 
 
 class SyncSession:

@@ -24,7 +24,7 @@ class RefusedRowsError(Exception):
 
 
 def copy_to_stage(here: OneShotConnection, schema: str, stage: str, rows: Iterable[tuple[Any, ...]]) -> None:
-    """Copy rows to a stage, all or none, in the open transaction; raise RefusedRowsError if one is invalid."""
+    """Copy rows to a stage, all or none, in the open transaction; RefusedRowsError if invalid."""
     connection, statement = here.session.connection, sql.SQL(_COPY).format(sql.Identifier(schema, stage))
     try:
         with connection.transaction(), connection.cursor() as cursor, cursor.copy(statement) as copy:

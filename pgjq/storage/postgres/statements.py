@@ -5,16 +5,17 @@ The base of all operations: a statement goes from an operation through `_fetch` 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from pgjq.deadline import current_statement_limit, run_on_thread
 from pgjq.errors import StorageError
 from pgjq.storage.postgres import array_literals
 from pgjq.storage.postgres.error_translation import GONE, TRANSIENT
+from pgjq.storage.postgres.session import limited
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -85,7 +86,10 @@ class Statements:
             tries -= 1
             try:
                 async with self._pool.session() as session:
-                    return await work(session)
+                    if (limit := current_statement_limit()) is None:
+                        return await work(session)
+                    async with limited(session, limit):
+                        return await work(session)
             except StorageError as error:
                 if isinstance(error.__cause__, GONE):
                     self._pool.drop()
@@ -94,4 +98,4 @@ class Statements:
 
     async def _run_blocking(self, call: Callable[[], R]) -> R:
         """Make a blocking call: on this thread in sync mode, on another one in async mode."""
-        return call() if self._mode == "sync" else await asyncio.to_thread(call)
+        return call() if self._mode == "sync" else await run_on_thread(call)

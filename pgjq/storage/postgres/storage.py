@@ -67,7 +67,7 @@ class PostgresStorage:
         self._pools = Pools(Server(conninfo, queries), min_size, max_size, self._distrust)
         self._listener = Listener(conninfo, queries, self._pools.drop)
         # A candidate that must know at every moment whether it leads has a session without other statements: while one
-        # is in flight, a session that the server ends cannot be told from its answer. Maintenance need not know.
+        # is in flight, the end of the session looks like the statement's answer. Maintenance need not know.
         server, watchdog = self._pools.server, self._pools.watchdog
         self._background = BackgroundConnection(server, watchdog)
         self._background_locks = LeaderLocks(self._background)
@@ -76,7 +76,7 @@ class PostgresStorage:
         self._async = PostgresOperations("async", self._pools.async_pool, queries, self._listener, self._leader_locks)
 
     def _distrust(self) -> None:
-        """Replace idle connections and probe the listener: another connection was lost without notice."""
+        """Replace idle connections and probe the listener, after a connection was lost silently."""
         self._pools.drop()
         self._listener.doubt()
 
@@ -109,7 +109,7 @@ class PostgresStorage:
         return bound(self._sync, self._async, connection, self._queries)
 
     def on_connection(self, connection: Any) -> Self:
-        """Return this storage on a blocking caller connection: every operation runs in its transaction.
+        """Return this storage on a blocking caller connection, inside the caller's transaction.
 
         Use it in the connection's thread. It shares everything else with this storage; close that one.
         """

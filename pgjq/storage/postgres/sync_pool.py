@@ -1,4 +1,4 @@
-"""The connection pool of blocking operations, and of background threads with a connection of their own."""
+"""The connection pool of blocking operations and of dedicated connections."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Watchdog:
                 question = self._start_session_check(silent, ending)
 
     def _start_session_check(self, silent: list[WatchedConnection], ending: threading.Event) -> BackgroundThread:
-        """Check sessions on a thread: a connection attempt may take seconds, and deadlines must hold."""
+        """Check sessions on a thread, because a connection attempt must not delay deadlines."""
         once = iter([silent])  # After an unexpected error the next check is about the sessions that are silent then.
         thread = BackgroundThread("pgjq watchdog question", lambda: [*map(self._judge, once)], ending.wait)
         thread.start()
@@ -182,7 +182,7 @@ class Watchdog:
 
 
 def _backend_pid(connection: Any) -> int:
-    """Return the process number of a connection's session, 0 if the connection was closed meanwhile."""
+    """Return the process number of a connection's session; 0 if the connection is closed."""
     try:
         return connection.pgconn.backend_pid
     except psycopg.Error:

@@ -83,7 +83,7 @@ class OwnConnections:
         return ThreadListener(self._address.client(), channel, subjects, stays=stays, on_silence=self._drop)
 
     def _drop(self) -> None:
-        """Send nothing more on the connections of now, because another one has been silent; from any thread."""
+        """Stop using the present connections, because one was silent. Callable from any thread."""
         self.sync_transport.close_now()
         self.async_transport.drop()
 
@@ -99,7 +99,7 @@ class GivenConnections:
 
     def __init__(self, client: Any) -> None:
         if not hasattr(client, "pubsub") or inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
-            raise ValidationError("client must be a redis.Redis or its like, of the blocking kind, also for async code")
+            raise ValidationError("client must be a blocking client such as redis.Redis, also for async code")
         if client.get_encoder().decode_responses:
             raise ValidationError("client must not decode responses: payloads are bytes (decode_responses=False)")
         self._gate = Gate()

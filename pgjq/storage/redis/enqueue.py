@@ -56,7 +56,7 @@ def number(reply: Sequence[Any]) -> str:
 
 
 def _spread(jobs: Sequence[Submission]) -> tuple[list[list[Any]], list[int] | None]:
-    """Return the distinct settings and each job's 1-based index into them; None if all share one.
+    """Return the distinct settings and each job's 1-based index; None if all share one.
 
     Jobs with equal settings mostly share one object, so an identity check settles most batches.
     """

@@ -18,7 +18,6 @@ Rules of the protocol
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -27,7 +26,7 @@ from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError
 
 from pgjq.background import BackgroundThread
-from pgjq.deadline import NO_ANSWER, acquire_in_time, call_in_time, wait_in_time
+from pgjq.deadline import NO_ANSWER, acquire_in_time, call_in_time, run_on_thread, wait_in_time
 from pgjq.errors import StorageUnavailableError, storage_closed
 from pgjq.fork import ForkCheck
 from pgjq.storage.redis.error_translation import translated
@@ -250,7 +249,7 @@ class AwaitedListener:
             return
         try:
             with translated():
-                await wait_in_time(asyncio.to_thread(listener.subscribe_now, subject, box))
+                await wait_in_time(run_on_thread(lambda: listener.subscribe_now(subject, box)))
         except BaseException:
             box.close()  # The thread, if it is about to add the mailbox, sees that it is closed.
             listener.leave(subject, box)

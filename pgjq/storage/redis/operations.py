@@ -235,7 +235,7 @@ class RedisOperations(RedisRuns, RedisWaiting):
         return (role, candidate) in self._shared.elected
 
     async def resign(self, role: str, candidate: str) -> None:
-        """See `Operations`. Waits about 2 seconds for a silent server: the leadership expires by itself."""
+        """See `Operations`. Waits about 2 seconds for a silent server; the leadership expires."""
         self._shared.elected.discard((role, candidate))
         with bounded(Deadline(min(current_deadline().left, RESIGN_SECONDS))):
             await self._transport.execute(script("resign"), (self._keys.leader_key(role),), (candidate,))

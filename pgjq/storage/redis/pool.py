@@ -89,7 +89,7 @@ class SyncPool(Transport):
         return call_in_time(lambda: SyncConnection(self._address), discard=SyncConnection.close)
 
     def _settle(self, connection: SyncConnection, error: BaseException) -> None:
-        """Keep the connection if the server replied, even with an error; drop all after a demotion or a silence."""
+        """Keep the connection if the server replied; drop all after a demotion or a silence."""
         if isinstance(error, TimeoutError) or is_wrong_server(error):
             connection.close()
             self.close_now()

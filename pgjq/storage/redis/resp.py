@@ -1,4 +1,7 @@
-"""The Redis protocol, version 2: hiredis packs commands and reads replies; errors are redis-py's classes."""
+"""The Redis protocol, version 2: hiredis packs commands and reads replies.
+
+Errors are redis-py's classes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def pack(*words: Word) -> bytes:
 
 
 def reply_reader() -> Any:
-    """Return an incremental reader: `feed` it bytes; `gets` returns the next reply, or INCOMPLETE.
+    """Return an incremental reader: `feed` bytes; `gets` returns a reply or INCOMPLETE.
 
     An error reply is returned, not raised. Bytes that are not of the protocol raise a `ConnectionError` of redis-py.
     """
@@ -51,7 +54,7 @@ def read_error(text: str) -> Exception:
 
 
 def version(info: bytes) -> str:
-    """Return the version from a reply to INFO; Valkey reports the Redis version it is compatible with."""
+    """Return the version from a reply to INFO; Valkey's is the Redis version it implements."""
     lines = (line.partition(b":") for line in info.splitlines())
     return next(value.decode() for name, _, value in lines if name == b"redis_version")
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from pgjq.errors import StorageError, StorageUnavailableError, ValidationError
-from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed, attempt_outcome
+from pgjq.outcome import Cancelled, Completed, EndedRun, Failed, Failing, Released, Snoozed, attempt_outcome
 from pgjq.storage.base import HeartbeatResult, Settled, settled_as
 from pgjq.storage.redis import rows
 
@@ -67,14 +67,13 @@ class RedisRuns:
 
     async def find_settled(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """See `Operations`."""
-        found: dict[int, tuple[Any, bool]] = {}
+        found: dict[int, list[Any] | None] = {}
         for queue, indexes in _by_queue(settlement.lease for settlement in settlements).items():
             request = [_settlement_error(settlements[n]) for n in indexes]
             found |= zip(
                 indexes, json.loads(await self._scripts.run("find_settled", queue, rows.write(request))), strict=True
             )
-        unknown = None, False
-        return [settled_as(s, *(found[n] or unknown)) for n, s in enumerate(settlements)]
+        return [settled_as(s, _ended_run(found[n])) for n, s in enumerate(settlements)]
 
     async def heartbeat(self, leases: Sequence[Lease]) -> HeartbeatResult:
         """See `Operations`."""
@@ -139,7 +138,7 @@ def _claim_request(worker: str, limit: int, policy: LeasePolicy, claim_id: int |
 
 
 def _settle_row(lease: Lease, outcome: Outcome) -> tuple[Any, ...]:
-    """Write a settlement for settle.lua: the fence, the end, the delay, the attempt's outcome, the error."""
+    """Write a settlement for settle.lua: fence, end, delay, the attempt's outcome, error."""
     how = attempt_outcome(outcome)
     match outcome:
         case Completed():
@@ -163,6 +162,14 @@ def _settlement_error(settlement: Settlement) -> tuple[Any, ...]:
     outcome = settlement.outcome
     error = rows.write_error(outcome.error) if isinstance(outcome, Failing | Failed) else None
     return *_fence(settlement.lease), error
+
+
+def _ended_run(answer: list[Any] | None) -> EndedRun | None:
+    """Read an answer of find_settled.lua."""
+    if not answer:
+        return None
+    recorded, state, same_error = answer
+    return EndedRun(recorded or None, state or None, same_error)
 
 
 def _result(outcome: Outcome) -> bytes:

@@ -56,7 +56,7 @@ class SyncConnection:
         return reply
 
     def is_stale(self) -> bool:
-        """Return whether the server has closed it, or sent what no caller waits for, while it was idle."""
+        """Return whether the server closed the connection, or sent unexpected data, while idle."""
         return bool(self._readable.poll(0))
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class SyncConnection:
         return data
 
     def _in_time(self, call: Callable[[A], R], argument: A) -> R:
-        """Repeat a call that times out until the deadline is over or the server has been silent for too long."""
+        """Repeat a call that times out until the deadline, or until the silence is too long."""
         silence = 0.0
         while True:
             try:

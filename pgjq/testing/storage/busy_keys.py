@@ -1,4 +1,4 @@
-"""Storage contract, policies that run one job of a key at a time: the next one runs when the key is free."""
+"""Storage contract, policies that run one job of a key at a time."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class BusyKeys(PolicyCases):
         partition: bool,
         policy: PolicyName,
     ) -> None:
-        """Each claims, checks that it alone has its keys, and releases or completes, in strict order."""
+        """Each checks that it alone has its keys, and releases or completes, in strict order."""
         await self.define(harness, policy, partition)
         keys = [f"k{n}" for n in range(5)]
         each = 1 if Policy(policy).limits_queued else 8

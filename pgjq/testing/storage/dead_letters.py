@@ -1,4 +1,4 @@
-"""Storage contract, dead letters: copies of failed jobs in another queue, and their way back."""
+"""Storage contract, dead letters: copies of failed jobs in another queue, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage contract, definitions: create, update, pause and delete queues; statistics and warnings."""
+"""Storage contract, definitions: queues, statistics and warnings."""
 
 from __future__ import annotations
 

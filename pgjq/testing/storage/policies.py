@@ -1,4 +1,4 @@
-"""Storage contract, policies: how many jobs of a key each policy accepts, and which it lets run."""
+"""Storage contract, policies: how many jobs of a key each accepts, and which may run."""
 
 from __future__ import annotations
 

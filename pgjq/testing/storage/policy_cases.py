@@ -1,4 +1,4 @@
-"""What the cases of policies share: queues with and without tables of their own, keys, claims."""
+"""Shared by the cases of policies: queues with and without own tables, keys, claims."""
 
 from __future__ import annotations
 

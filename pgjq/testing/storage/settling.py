@@ -9,7 +9,7 @@ import pytest
 from pgjq.outcome import Cancelled, Completed, Failed, Failing, Released, Snoozed
 from pgjq.storage.base import Settled, Settlement
 from pgjq.testing.storage.cases import Cases, case
-from pgjq.testing.storage.harness import BOOM, Harness
+from pgjq.testing.storage.harness import BOOM, QUEUE, Harness
 
 
 class Settling(Cases):
@@ -158,13 +158,39 @@ class Settling(Cases):
 
     @case
     @pytest.mark.parametrize("max_attempts", [1, 2])
-    @pytest.mark.parametrize("outcome", [Completed(b"1"), Failed(BOOM), Failing(BOOM)])
+    @pytest.mark.parametrize("outcome", [Completed(b"1"), Failed(BOOM), Failing(BOOM), Released(), Snoozed(1)])
     async def test_what_a_reaper_did_is_no_settlement(self, harness: Harness, outcome: Any, max_attempts: int) -> None:
         await harness.enqueue("a", max_attempts=max_attempts)
         stalled = await harness.claim_one(lease=10, heartbeat=3)
         harness.clock.advance(10)
         await harness.ops.reap()
         assert [s.state for s in await harness.ops.find_settled([Settlement(stalled.lease, outcome)])] == [None]
+
+    @case
+    @pytest.mark.parametrize("outcome", [Completed(b"1"), Failed(BOOM), Failing(BOOM), Released(), Snoozed(1)])
+    async def test_what_an_operator_did_is_no_settlement(self, harness: Harness, outcome: Any) -> None:
+        await harness.enqueue("a")
+        taken = await harness.claim_one()
+        assert await harness.ops.release(QUEUE, ["a"]) == 1
+        assert [s.state for s in await harness.ops.find_settled([Settlement(taken.lease, outcome)])] == [None]
+
+    @case
+    async def test_a_settlement_can_be_found_after_the_job_was_cancelled(self, harness: Harness) -> None:
+        await harness.enqueue("a")
+        made = Settlement((await harness.claim_one()).lease, Failing(BOOM))
+        await harness.ops.settle([made])
+        await harness.ops.cancel(QUEUE, "a")
+        assert [s.state for s in await harness.ops.find_settled([made])] == ["failing"]
+
+    @case
+    async def test_a_settlement_of_a_job_that_runs_again_is_found_or_unknown(self, harness: Harness) -> None:
+        await harness.enqueue("a")
+        claimed = await harness.claim_one()
+        await harness.settle(claimed, Failing(BOOM))
+        await harness.claim_one()
+        made, missing = Settlement(claimed.lease, Failing(BOOM)), Settlement(claimed.lease, Completed(b"1"))
+        found = [s.state for s in await harness.ops.find_settled([made, missing])]
+        assert found in (["failing", None], [None, None])  # Redis knows only the last run.
 
     @case
     async def test_a_settlement_is_not_mistaken_for_that_of_a_later_run(self, harness: Harness) -> None:

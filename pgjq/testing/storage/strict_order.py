@@ -1,4 +1,4 @@
-"""Storage contract, policy `key_strict_fifo`: one job of a key after the other, in the order of creation."""
+"""Storage contract, policy `key_strict_fifo`: one job of a key after the other, in order."""
 
 from __future__ import annotations
 

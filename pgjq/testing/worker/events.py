@@ -160,7 +160,7 @@ class Events(WorkerCases):
         await harness.call(queue.cancel, "a")
         assert (await harness.call(client.cancel, QUEUE, "a")).status == "cancelled"
         await harness.call(queue.enqueue, "last", 1)
-        await harness.until(lambda: anywhere.names("last"), "the last job is told of")
+        await harness.until(lambda: anywhere.names("last"), "the event of the last job")
         assert here.names("a") == ["queued", "cancelled"]
         assert anywhere.names("a") == ["queued", "cancelled"]
 
@@ -172,7 +172,7 @@ class Events(WorkerCases):
         for _ in range(2):
             await harness.call(queue.enqueue, "a", 1)
         await harness.call(queue.enqueue_many, [("a", 2), ("b", 2)])
-        await harness.until(lambda: anywhere.names("b"), "the last job is told of")
+        await harness.until(lambda: anywhere.names("b"), "the event of the last job")
         assert (here.names("a"), here.names("b")) == (["queued"], ["queued"])
         assert (anywhere.names("a"), anywhere.names("b")) == (["queued"], ["queued"])
 
@@ -189,7 +189,7 @@ class Events(WorkerCases):
         async with harness.started(queue):
             await harness.until(lambda: "completed" in here.names("again"), "the job runs again")
             await harness.until(lambda: "failed" in here.names("last"), "the other job fails")
-            await harness.until(lambda: "completed" in anywhere.names("again"), "that is told anywhere")
+            await harness.until(lambda: "completed" in anywhere.names("again"), "the event in another process")
         assert here.names("again") == ["stalled", "failing", "processing", "completed"]
         assert here.names("last") == ["stalled", "failed"]
         assert anywhere.names("again") == ["queued", "processing", *here.names("again")]
@@ -233,8 +233,8 @@ class Events(WorkerCases):
                 for n in range(2):
                     await harness.call(client.enqueue, QUEUE, f"{n}", n)
                     await harness.until_state(queue, f"{n}", "completed")
-                    await harness.until(lambda n=n: "completed" in anywhere.names(f"{n}"), "it is told anywhere")
-                await harness.until(lambda: all(len(log.all) == 2 for log in errors), "the errors are told")
+                    await harness.until(lambda n=n: "completed" in anywhere.names(f"{n}"), "the event elsewhere")
+                await harness.until(lambda: all(len(log.all) == 2 for log in errors), "the errors")
         assert {type(error) for log in errors for error in log.all} == {LookupError}
         assert here.names("1") == ["processing", "completed"]
 
@@ -293,6 +293,6 @@ class Events(WorkerCases):
                 for name in ("a", "b"):
                     assert await queue.enqueue_and_wait(name, 1, timeout=LIMIT) == 1
                     await harness.until(lambda name=name: told.count(name) == 2, "both callbacks are called")
-                await harness.until(lambda: len(errors) == 4, "the errors are told")
+                await harness.until(lambda: len(errors) == 4, "the errors")
         assert sorted(told) == ["a", "a", "b", "b"]
         assert Counter(errors) == {LookupError: 2, SystemExit: 2}

@@ -56,7 +56,7 @@ class Fairness(WorkerCases):
 
     @case
     async def test_no_queue_of_a_worker_starves_while_another_always_has_jobs(self, harness: Harness) -> None:
-        """The backlog of `one` is longer than a worker's prefetch, and each run enqueues another job."""
+        """The backlog of `one` exceeds a worker's prefetch, and each run enqueues another job."""
         producer = Client(harness.storage)
 
         def again(_job: Any) -> None:

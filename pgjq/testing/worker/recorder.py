@@ -58,7 +58,7 @@ class Recorder:
 
 
 class Gate:
-    """A handler that returns once the gate is open; `held` names the jobs that wait, default all."""
+    """A handler that returns once the gate is open; `held` names the jobs that wait, or all."""
 
     def __init__(self, *held: str) -> None:
         self._held = held

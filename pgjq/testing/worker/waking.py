@@ -90,7 +90,7 @@ class Waking(WorkerCases):
 
     @case
     async def test_jobs_claimed_ahead_by_a_stopping_worker_wake_another_at_once(self, harness: Harness) -> None:
-        """The stopping worker has a slow job to finish; its prefetched quick jobs do not wait for it."""
+        """The stopping worker has a slow job to finish; its prefetched jobs do not wait for it."""
         gate = Gate("slow")
         stopping, other = harness.queue(gate), harness.queue(echo, storage=harness.reopen())
         quick = [f"quick{n}" for n in range(5)]

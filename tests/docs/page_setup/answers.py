@@ -1,4 +1,4 @@
-"""What the page takes for granted: a worker that answers, and somebody to alert."""
+"""What the page takes for granted: a worker that answers, and a function to alert."""
 
 import os
 from dataclasses import dataclass

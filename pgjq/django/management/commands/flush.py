@@ -1,4 +1,7 @@
-"""`manage.py flush`: Django's command, which also deletes the jobs. TransactionTestCase calls it after each test."""
+"""`manage.py flush`: Django's command, which also deletes the jobs.
+
+TransactionTestCase calls it after each test.
+"""
 
 # pyright: basic
 

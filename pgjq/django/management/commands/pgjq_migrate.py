@@ -1,4 +1,4 @@
-"""`manage.py pgjq_migrate`: create or upgrade pgjq's schema without Django's migrations, or its roles."""
+"""`manage.py pgjq_migrate`: create or upgrade the schema or its roles, without Django's own."""
 
 # pyright: basic
 

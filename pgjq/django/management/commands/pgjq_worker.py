@@ -80,7 +80,7 @@ class Command(BaseCommand):
         self.stdout.write("stopped")
 
     def _run_with_reloader(self, options: Any) -> None:
-        """Let Django's reloader watch the code in the main thread; SystemExit ends it after a change or SIGTERM."""
+        """Run Django's reloader in the main thread; SystemExit ends it after a change or SIGTERM."""
         started: list[_Service] = []
 
         def serve() -> None:

@@ -24,9 +24,9 @@ INTERRUPTED: Final = 130
 
 EXIT_CODES: Final = """\b
 Exit codes:
-  0    done; also for a job that was there already, and for a worker that was asked to stop
-  1    the answer is no: not found, not done, failed, or the storage could not be reached
-  2    the command cannot be understood as it was written
+  0    done; also for a job that existed before, and for a worker that was stopped by a signal
+  1    not found, not done, failed, or the storage could not be reached
+  2    invalid command line
   130  interrupted by Ctrl-C; what was done before stays done"""
 
 _CLICKS: Final = (click.ClickException, click.Abort, click.exceptions.Exit)
@@ -102,7 +102,7 @@ class Commands(click.Group):
             if ctx.params["debug"] or isinstance(error, (*_CLICKS, BrokenPipeError)):
                 raise
             raise Refusal(
-                f"{type(error).__name__}: {error}; this should not happen, pgjq --debug … shows it"
+                f"{type(error).__name__}: {error}; this is a defect of pgjq; pgjq --debug … shows where"
             ) from error
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import uuid4
 
-from pgjq.administration import Administration
+from pgjq.client_administration import Administration
 from pgjq.errors import PolicyError, UnsupportedError, ValidationError
 from pgjq.job import task_name
 from pgjq.options import check_datetime, check_int
@@ -88,7 +88,7 @@ class AsyncScheduling(Scheduling):
         every: float | timedelta | None = None,
         **options: Unpack[JobScheduleOptions],
     ) -> ScheduleInfo:
-        """Have workers enqueue a job at the times of `cron` or `every`; the id of each is `{name}@{tick}`.
+        """Have workers enqueue a job at the times of `cron` or `every`, with the id `{name}@{tick}`.
 
         ValidationError if the name exists: `update_schedule` changes it. Options of the schedule: `timezone` ("UTC"),
         `start_at`, `end_at`, `missed` ("once": what becomes of ticks that no worker made in time), `overlap` ("allow":
@@ -124,7 +124,7 @@ class AsyncScheduling(Scheduling):
             raise ValidationError(f"there is no schedule {name!r}; create_schedule makes one")
 
     async def trigger_schedule(self, name: str) -> str:
-        """Make a job of a schedule now, also if it is paused, and return its id; the next run stays as it is.
+        """Make a job of a schedule now, even a paused one; return its id. The next run stays.
 
         PolicyError if the queue refuses the job.
         """
@@ -150,7 +150,9 @@ class AsyncScheduling(Scheduling):
         def missing(schedule: Schedule, now: datetime) -> Plan:
             ticks = tuple(PlannedTick(tick) for tick in runs_between(schedule, since, until))
             if ticks and ticks[-1].tick > now:
-                raise ValidationError(f"until is in the future: the tick {tick_name(ticks[-1].tick)} is still to come")
+                raise ValidationError(
+                    f"until must not be in the future: the tick {tick_name(ticks[-1].tick)} is still to come"
+                )
             return Plan(schedule, ticks, schedule.next_run_at, forced="backfilled")
 
         _, made = await self._force(name, missing)
@@ -171,7 +173,7 @@ class AsyncScheduling(Scheduling):
         return next_runs(schedule, count, await self._schedules().storage_time())
 
     async def get_schedule_ticks(self, name: str) -> list[ScheduleTick]:
-        """List the last 100 ticks of a schedule, the newest first: what each made, or why it made nothing."""
+        """List the last 100 ticks of a schedule, newest first, with what each made or why not."""
         await self._schedule(name)
         return await self._schedules().schedule_ticks(name)
 

@@ -1,4 +1,4 @@
-"""Administration part of the client: queue definitions, and commands of operators on one job or on many.
+"""Administration part of the client: queue definitions, and commands on one or many jobs.
 
 `AsyncClient` inherits from `AsyncAdministration`; `Client` wraps its methods as blocking ones.
 """
@@ -38,7 +38,7 @@ FIND_LIMIT = 10_000
 
 
 class JobCriteria(TypedDict, total=False):
-    """Criteria of `find_jobs` that the commands on many jobs take as well, beside queue and state."""
+    """Criteria of `find_jobs` that commands on many jobs take as well, beside queue and state."""
 
     created_before: datetime | None
     created_after: datetime | None
@@ -147,10 +147,10 @@ class AsyncAdministration(Administration):
         )
 
     async def release(self, queue: str, id: str) -> bool:
-        """Take a running job away from its worker, without counting its attempt; return whether it was running.
+        """Take a running job away from its worker; return whether it was running.
 
-        The job is queued again at once, and the outcome of the run is refused: use it for a run that hangs. A handler
-        in a thread goes on until it sees its signal.
+        The attempt does not count. The job is queued again at once, and the outcome of the run is refused: use it for a
+        run that hangs. A handler in a thread goes on until it sees its signal.
         """
         return await self._ops.release(check_queue(queue), [check_id(id)]) > 0
 

@@ -82,7 +82,7 @@ def stage_batch(batch: Any, limit: int = PAYLOAD_BYTES) -> Any:
 
 
 def stage_schema() -> Any:
-    """Return the columns of a stage as Arrow has them; `invalid` is null for rows that can be jobs."""
+    """Return a stage's columns as Arrow has them; `invalid` is null for rows that can be jobs."""
     return pa.schema(
         [
             ("id", pa.string()),

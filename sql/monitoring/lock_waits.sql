@@ -13,6 +13,6 @@
 select
     w.pid, w.application, w.lock_type, w.mode, w.table_name, w.waiting_for, w.blocked_by, w.blocker, w.blocker_state,
     w.blocker_open_for, w.query, w.blocker_query
-from pgjq.waits as w
+from pgjq.lock_waits as w
 order by w.waiting_for desc nulls last
 limit 50;
