@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Answer, Operations
 
 
-# A working storage gets this long for the enqueue, however short the time-out is, and this much longer than the time-out
-# to read a result that arrived in the last moment.
+# A working storage gets this long for the enqueue, however short the time-out is, and this much longer than the
+# time-out to read a result that arrived in the last moment.
 ENQUEUE_SECONDS = 1.5
 READ_SECONDS = 0.75
 
