@@ -95,7 +95,7 @@ def test_dead_letters_are_redriven(site: Site) -> None:
     text = site.get(f"/job?queue=letters&id={letter.id}")
     assert 'href="job?queue=parcels&amp;id=lost"' in text
     assert 'dead letter in</dt><dd><a href="queue?name=letters"' in site.get("/job?queue=parcels&id=lost")
-    assert "dead letters wait in letters" in site.get("/")
+    assert "1 dead letter waits in letters" in site.get("/")
     assert "1 job sent back" in site.post("/act-queue", action="redrive", queue="letters")
     assert site.client.get_queue_stats("parcels").ready == 1
 
