@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ from deltalake import write_deltalake
 from psycopg.conninfo import conninfo_to_dict
 
 import pgjq
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks
 from tests.docs.test_code_blocks import parts, run
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ def test_the_code_on_a_page_runs(
             assert client.get_queue_stats("invoices").queued == 3
             assert client.get_result("thumbnails", "cat") == "CAT.PNG"
         assert spark.read.parquet(str(tmp_path / "jobs")).count() == 1
+
+
+def test_five_minutes_begin_with_all_the_extras_that_their_commands_need() -> None:
+    (block,) = [block.text for block in blocks(ROOT / "docs" / "spark.md", "sh") if "pipeline demo" in block.text]
+    (extras,) = re.findall(r'pip install "pgjq\[(.+)\]"', block)
+    needed = {"pgjq pipeline": "spark", "pipeline demo": "embedded", "--delta": "delta"}
+    assert {extra for words, extra in needed.items() if words in block} <= set(extras.split(","))
 
 
 def _stream(spark: SparkSession, place: Path) -> Any:
