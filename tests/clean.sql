@@ -1,5 +1,8 @@
--- What a test may have changed beside the rows: recorded events, and the clock. Both are only looked at if they are as
--- they should be: to write them again costs more than everything else here.
+-- What a test may have left beside the rows: a statement that its caller gave up, recorded events, a moved clock. They
+-- are only changed if they have to be: writing them again costs more than all deletions.
+select pg_terminate_backend(a.pid, 10000)
+from pg_stat_activity as a
+where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type = 'client backend' and a.state <> 'idle';
 do $$
 begin
     if pgjq.are_events_recorded() then

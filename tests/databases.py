@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_postgresql.executors import NoopExecutor
 
 ROOT = Path(__file__).parents[1]
-CLEAN = b"".join((ROOT / path).read_bytes() for path in ("sql/schema/delete_all.sql", "tests/clean.sql"))
+CLEAN = b"".join((ROOT / path).read_bytes() for path in ("tests/clean.sql", "sql/schema/delete_all.sql"))
 # Durability is PostgreSQL's own business and is not what these tests look at; without fsync they take half the time.
 FAST = {"fsync": "off", "max_connections": "200", "log_min_messages": "fatal"}
 
