@@ -66,15 +66,16 @@ class Workers:
         self._parent.wait(10)
         self._parent.stdout.close()
 
-    def start(self) -> None:
-        """Start a worker; it has begun to look for due schedules."""
+    def start(self, count: int = 1) -> None:
+        """Start workers; they have begun to look for due schedules."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
-        self._parent.stdin.write(f"{self._storage}\n")
+        self._parent.stdin.write(f"{self._storage}\n" * count)
         self._parent.stdin.flush()
-        answer = self._parent.stdout.readline().strip()
-        assert answer.isdigit(), answer
-        self.running.append(int(answer))
+        for _ in range(count):
+            answer = self._parent.stdout.readline().strip()
+            assert answer.isdigit(), answer
+            self.running.append(int(answer))
 
     def kill(self, pid: int) -> None:
         """End a worker in the middle of what it does."""

@@ -60,11 +60,12 @@ class Threads:
         self._storage = storage
         self.running: list[pgjq.Queue] = []
 
-    def start(self) -> None:
-        queue = pgjq.Queue(f"q{len(self.running)}", storage=self._storage, block_timeout=300)
-        queue.execute(lambda job: job.id)
-        queue.start()
-        self.running.append(queue)
+    def start(self, count: int) -> None:
+        for _ in range(count):
+            queue = pgjq.Queue(f"q{len(self.running)}", storage=self._storage, block_timeout=300)
+            queue.execute(lambda job: job.id)
+            queue.start()
+            self.running.append(queue)
 
     def end(self, choice: random.Random) -> None:
         self.running.pop(choice.randrange(len(self.running))).stop(grace=0)
@@ -81,11 +82,6 @@ class Processes(Workers):
             self.kill(pid)
 
 
-def start_some(fleet: Any, wanted: int) -> None:
-    while len(fleet.running) < wanted:
-        fleet.start()
-
-
 def end_some(fleet: Any, choice: random.Random, most: int) -> None:
     """End none, some or all of the workers that may end."""
     for _ in range(min(choice.choice((0, 1, 2, WORKERS)), most)):
@@ -99,11 +95,11 @@ def play(harness: StorageHarness, fleet: Any, choice: random.Random) -> None:
         harness.client.create_schedule(name, "imports", cron=f"*/{every} * * * *", missed=missed)
     expected: set[str] = set()
     reached, end = harness.now, harness.now + timedelta(seconds=HOUR)
-    start_some(fleet, WORKERS)
+    fleet.start(WORKERS)
     while harness.now < end:
         end_some(fleet, choice, len(fleet.running))  # Before the tick.
         harness.advance(choice.choice((20, 60, 600, 900)))
-        start_some(fleet, choice.choice((0, 1, WORKERS, WORKERS)))
+        fleet.start(max(0, choice.choice((0, 1, WORKERS, WORKERS)) - len(fleet.running)))
         end_some(fleet, choice, len(fleet.running) - 1)  # In the middle of their ticks: others go on at the same time.
         if fleet.running:
             wait_until(partial(settled, harness))
