@@ -6,8 +6,8 @@
 -- leader, with its time. Names and ids are looked up row by row, in subqueries: the planner does not know how few rows
 -- a view reads and would read every body instead, and with a limit the lookups of rows that are not shown are skipped.
 
--- How many jobs of some queues could be claimed now: exact below `most`. Index: job_ready, from its head; in a function,
--- because the planner assumes that every queue is short, and would read all of it.
+-- How many jobs of some queues could be claimed now: exact below `most`. Index: job_ready, from its head; in a
+-- function, because the planner assumes that every queue is short, and would read all of it.
 create function pgjq.count_ready(queue_ids integer[], most integer) returns table (queue_id integer, jobs bigint)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
