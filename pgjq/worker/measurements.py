@@ -83,6 +83,7 @@ class Measurements:
     def settled(self, answered: Answered) -> None:
         """Measure runs that were settled, on a worker's loop."""
         now, clock = time.monotonic(), datetime.now(UTC)
+        created_at, since = clock, 0.0  # Jobs of a batch were often created at the same time.
         with self._lock:
             for run, _, (_, state) in answered:
                 claimed = run.claimed
@@ -94,7 +95,10 @@ class Measurements:
                     age = now - began
                     series.runs.add(age if run.took is None else run.took)
                     if claimed.attempts == 1:
-                        series.waits.add((clock - claimed.created_at).total_seconds() - age)
+                        if claimed.created_at != created_at:
+                            created_at = claimed.created_at
+                            since = (clock - created_at).total_seconds()
+                        series.waits.add(since - age)
 
     def lease_lost(self) -> None:
         """Count a lost lease, on any thread."""
