@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pgjq.errors import ValidationError
 from pgjq.lease import LeasePolicy
 from pgjq.options import check_int, check_queue, check_seconds
 from pgjq.queue import Queue
@@ -95,12 +96,21 @@ def process(
 def _process(spark: SparkSession, assignment: Assignment, schema: str, tasks: int | None) -> Processed:
     with oneshot_connection(assignment.options.conninfo, schema):
         pass  # An unusable database is one error here, and not one per task.
-    count = spark.sparkContext.defaultParallelism if tasks is None else check_int("tasks", tasks, 1)
+    count = _tasks_at_once(spark) if tasks is None else check_int("tasks", tasks, 1)
     slots: Any = spark.range(0, count, 1, count)
     told: list[dict[str, int]] = [
         row.asDict() for row in slots.mapInArrow(partial(_work, assignment), _columns()).collect()
     ]
     return Processed(**{name: sum(row[name] for row in told) for name in OUTCOMES})
+
+
+def _tasks_at_once(spark: SparkSession) -> int:
+    try:
+        return spark.sparkContext.defaultParallelism
+    except AttributeError as error:
+        raise ValidationError(
+            "tasks is missing: a session of Spark Connect does not say how many run at once"
+        ) from error
 
 
 def _columns() -> str:

@@ -76,5 +76,7 @@ def test_what_cannot_be_done_is_said_before_spark_begins(database: str, empty_da
         process(unused, "heavy", print, url=database, concurrency=0)
     with pytest.raises(pgjq.ValidationError, match="tasks must be between 1"):
         process(unused, "heavy", print, url=database, tasks=0)
+    with pytest.raises(pgjq.ValidationError, match="tasks is missing: a session of Spark Connect"):
+        process(unused, "heavy", print, url=database)  # Like such a session, it has no attribute sparkContext.
     with pytest.raises(pgjq.ValidationError, match="option url is not"):
         process(unused, "heavy", print, url="postgres//nowhere")
