@@ -47,16 +47,8 @@ def test_a_growth_chart_has_every_curve_and_point() -> None:
 
 @pytest.mark.slow
 def test_pgjq_is_a_contender_that_runs(tmp_path: Path) -> None:
-    command = (
-        sys.executable,
-        "-m",
-        "benchmarks.peers",
-        "--quick",
-        "--peer",
-        "pgjq",
-        "--output",
-        str(tmp_path / "page"),
-    )
+    arguments = ("--quick", "--peer", "pgjq", "--output", str(tmp_path / "page"))
+    command = (sys.executable, "-m", "benchmarks.peers", *arguments)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.md").read_text()
