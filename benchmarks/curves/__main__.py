@@ -70,14 +70,24 @@ def main(*, output: Path, data: Path | None, **chosen: tuple[int, ...]) -> None:
                 load, began = os.getloadavg()[0], time.monotonic()
                 panels = measure(server, chosen[name])
                 took = f"{time.monotonic() - began:.0f} s, load {load:.1f} to {os.getloadavg()[0]:.1f}"
-                kept[name] = {"took": took, "panels": [asdict(panel) for panel in panels]}
+                kept[name] = [asdict(panel) for panel in _joined(kept.get(name, []), panels)]
                 click.echo("\n".join(panel.markdown() for panel in panels) + f"{name}: {took}\n")
     remark = f"{time.strftime('%d %B %Y')}, {platform.machine()}, {os.cpu_count()} cores"
-    found = [Panel(**panel) for section in kept.values() for panel in section["panels"]]
+    found = [Panel(**panel) for section in kept.values() for panel in section]
     output.write_text(draw(found, remark), encoding="utf-8")
     if data is not None:
         data.write_text(json.dumps(kept, indent=1) + "\n")
     click.echo(f"{remark}, Python {platform.python_version()}; the chart is in {output}")
+
+
+def _joined(kept: Sequence[dict[str, Any]], panels: Sequence[Panel]) -> list[Panel]:
+    """Return panels with the points of earlier ones at other sizes."""
+    earlier = {panel["title"]: panel["curves"] for panel in kept}
+    for panel in panels:
+        for name, points in earlier.get(panel.title, {}).items():
+            measured = dict(panel.curves.get(name, []))
+            panel.curves[name] = sorted((dict(map(tuple, points)) | measured).items())
+    return list(panels)
 
 
 if __name__ == "__main__":

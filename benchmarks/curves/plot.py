@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 COLUMNS, WIDTH, HEIGHT = 2, 450, 250
-LEFT, RIGHT, TOP, BOTTOM = 62, 20, 50, 42
+LEFT, RIGHT, TOP, BOTTOM = 62, 20, 66, 42
 COLOURS = ("#2563eb", "#2a8c55", "#c0392b", "#b7791f", "#7c3aed", "#0e7490")
 STYLE = """text{font:12px sans-serif;fill:#333}.grid{stroke:#888;opacity:.25}.curve{fill:none;stroke-width:2}
 @media (prefers-color-scheme:dark){text{fill:#ddd}}"""
@@ -79,15 +79,17 @@ def _panel(panel: Panel) -> Iterator[str]:
 
 
 def _curves(panel: Panel, lowest: int, highest: int, top: float) -> Iterator[str]:
-    x = LEFT
+    x, y = LEFT, 26
     for colour, (name, curve) in zip(COLOURS, panel.curves.items(), strict=False):
         line = " ".join(f"{_x(size, lowest, highest):.0f},{_y(value, top):.0f}" for size, value in sorted(curve))
         yield f'<polyline class="curve" stroke="{colour}" points="{line}"/>'
         for point in line.split():
             across, down = point.split(",")
             yield f'<circle cx="{across}" cy="{down}" r="3" fill="{colour}"/>'
-        yield f'<rect x="{x}" y="26" width="10" height="10" fill="{colour}"/>'
-        yield f'<text x="{x + 14}" y="35">{escape(name)}</text>'
+        if x + 14 + 7 * len(name) > WIDTH:
+            x, y = LEFT, y + 16
+        yield f'<rect x="{x}" y="{y}" width="10" height="10" fill="{colour}"/>'
+        yield f'<text x="{x + 14}" y="{y + 9}">{escape(name)}</text>'
         x += 24 + 7 * len(name)
 
 

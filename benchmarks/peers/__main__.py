@@ -55,13 +55,13 @@ class Scale:
 
 
 QUICK = Scale(1, 500, 30, 500, 300, 8, 2.0, 30.0)
-MODERATE = Scale(3, 5_000, 200, 1_500, 1_000, 30, 5.0, 30.0)
+MODERATE = Scale(3, 2_000, 100, 600, 400, 10, 2.0, 15.0)
 SIZES: dict[str | None, Scale] = {"quick": QUICK, "moderate": MODERATE}
 
 
 @click.command()
 @click.option("--quick", "size", flag_value="quick", help="One round of little work: shows that everything runs.")
-@click.option("--moderate", "size", flag_value="moderate", help="Three rounds of less work than usual: five minutes.")
+@click.option("--moderate", "size", flag_value="moderate", help="Three rounds of less work than usual: four minutes.")
 @click.option("--peer", "chosen", multiple=True, type=click.Choice(NAMES), help="Contender; may be repeated.")
 @click.option(
     "--output", type=click.Path(path_type=Path), default="peers", show_default=True, help="Name of the files."
@@ -73,13 +73,18 @@ def main(*, size: str | None, chosen: tuple[str, ...], output: Path) -> None:
         server = stack.enter_context(temporary_server())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgjq-peers-")))
         peers = list(_started(stack, server, folder, chosen or NAMES, table))
-        _measure(peers, SIZES.get(size, Scale()), server, table)
+        for _ in _measured(peers, SIZES.get(size, Scale()), server, table):
+            _write(table, output)  # After each part: what was measured stays if the rest fails.
+    click.echo(f"{_write(table, output)}\nthe table is in {output}.md, the chart in {output}.svg")
+
+
+def _write(table: Table, output: Path) -> str:
     chart = output.with_suffix(".svg")
-    page = table.markdown(" ".join(sys.argv[1:]), chart.name)
+    arguments = [each for each in sys.argv[1:] if each != "--output" and each != str(output)]
+    page = table.markdown(" ".join(arguments), chart.name)
     output.with_suffix(".md").write_text(page)
     chart.write_text(table.chart())
-    click.echo(page)
-    click.echo(f"the table is in {output}.md, the chart in {output}.svg")
+    return page
 
 
 def _started(
@@ -127,7 +132,7 @@ def _install_python() -> str | None:
     return str(PEERS / "bin" / "python")
 
 
-def _measure(peers: list[Peer], scale: Scale, server: EmbeddedServer, table: Table) -> None:
+def _measured(peers: list[Peer], scale: Scale, server: EmbeddedServer, table: Table) -> Iterator[None]:
     orders: dict[str, dict[str, Any]] = {
         "bulk enqueue (jobs/s)": {"order": "bulk", "count": scale.bulk},
         "single enqueue (jobs/s)": {"order": "single", "count": scale.single},
@@ -155,8 +160,11 @@ def _measure(peers: list[Peer], scale: Scale, server: EmbeddedServer, table: Tab
                     continue
                 finally:
                     _progress(f"round {number + 1}, {what}, {peer.name}: {time.monotonic() - began:.1f} s")
-                if answer is not None:
+                if answer is None:
+                    failed[peer.name].add(what)
+                else:
                     table.record(peer.name, what, answer["value"])
+        yield
     for peer in peers:
         _progress(f"idle, {peer.name}")
         idle = peer.idle(scale.idle, server.conninfo)
@@ -164,6 +172,7 @@ def _measure(peers: list[Peer], scale: Scale, server: EmbeddedServer, table: Tab
         table.record(peer.name, "idle: transactions or commands a second", idle.statements)
         table.record(peer.name, "idle: processor (ms/s)", idle.processor)
         table.record(peer.name, "idle: memory (MB)", idle.memory)
+    yield
 
 
 def _progress(text: str) -> None:

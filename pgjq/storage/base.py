@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pgjq.outcome import EndedRun
 from pgjq.storage.definitions import Definitions, SizeWarning
 from pgjq.storage.resources import JobTransaction, ResultWaiter, Subscription
 from pgjq.storage.values import (
@@ -56,6 +57,7 @@ __all__ = [
     "Capabilities",
     "Claimed",
     "Definitions",
+    "EndedRun",
     "HeartbeatResult",
     "JobTransaction",
     "Lease",

@@ -146,8 +146,8 @@ end
 $$;
 
 -- Return how runs ended: the recorded outcome of each (null: it completed), the state that it left its job in (null:
--- the job has been claimed again), and whether the run has the given error. No row for a run that goes on or is not
--- known.
+-- the job has been claimed again), and whether the run has the given error. No row for a run that goes on or is
+-- unknown.
 --
 -- Errors are compared here, so that the caller learns nothing about an error that it does not know.
 -- Index: the primary keys, once for each row given.

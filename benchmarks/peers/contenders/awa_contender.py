@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import awa
-from protocol import CONCURRENCY, Contender, Unsupported, main
+from protocol import CONCURRENCY, Contender, main
 from psycopg.conninfo import conninfo_to_dict
 
 
@@ -19,6 +19,7 @@ class Bench:
 
 class Awa(Contender):
     package = "awa-pg"
+    kinds = ("coroutine", "work")
     settings = f"queue storage, enqueue_many_copy, {CONCURRENCY} workers"
 
     async def setup(self) -> None:
@@ -41,8 +42,6 @@ class Awa(Contender):
             self.count += await self.client.enqueue_many_copy([Bench(n) for n in part], queue="bench")
 
     async def start(self, kind: str) -> None:
-        if kind == "plain":
-            raise Unsupported("handlers are coroutines")
         self.worker = awa.AsyncClient(self.address)
         run = self.run_work if kind == "work" else self.run
 

@@ -13,6 +13,7 @@ from protocol import CONCURRENCY, Contender, main
 
 class CeleryContender(Contender):
     package = "celery"
+    kinds = ("plain", "work")
     settings = f"Redis, threads pool of {CONCURRENCY}, prefetch multiplier 10, results only in calls"
 
     async def setup(self) -> None:

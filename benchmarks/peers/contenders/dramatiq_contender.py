@@ -15,6 +15,7 @@ from protocol import CONCURRENCY, Contender, main
 
 class Dramatiq(Contender):
     package = "dramatiq"
+    kinds = ("plain", "work")
     settings = f"Redis, {CONCURRENCY} threads, one message per enqueue (it has no bulk enqueue)"
 
     async def setup(self) -> None:

@@ -24,6 +24,7 @@ class Contender:
 
     package = ""
     settings = ""
+    kinds = ("coroutine", "plain", "work")  # The handlers that it has.
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -107,6 +108,8 @@ async def single(contender: Contender, count: int) -> float:
 
 
 async def drain(contender: Contender, count: int, kind: str) -> float:
+    if kind not in contender.kinds:
+        raise Unsupported(f"no handlers of the kind {kind}")
     try:
         await contender.enqueue_many(range(count))
         contender.handled, contender.started = 0, {}

@@ -47,6 +47,7 @@ class QuietWorker(rq.SimpleWorker):
 
 class Rq(Contender):
     package = "rq"
+    kinds = ("plain", "work")
     settings = "Redis, SimpleWorker (one job at a time, no fork, no time limit), enqueue_many"
 
     async def setup(self) -> None:
