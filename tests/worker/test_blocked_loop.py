@@ -211,7 +211,7 @@ def test_sigterm_ends_the_process_whatever_a_coroutine_does(
             proxy.silence()
         process.send_signal(signal.SIGTERM)
         try:
-            assert process.wait(LIMIT) == status
+            assert process.wait(LIMIT / 2) == status
         finally:
             process.kill()
             proxy.restore()
