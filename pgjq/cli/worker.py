@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,16 +17,20 @@ from pgjq.cli.param_types import DURATION, PORT, SIZE
 from pgjq.cli.queue_import import find_queues
 from pgjq.cli.reload import Reloader
 from pgjq.cli.run_until_signal import check_storage, run, run_until
+from pgjq.deadline import Deadline, bounded
 from pgjq.errors import StorageUnavailableError
 from pgjq.probes import serve_worker
 from pgjq.queue import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pgjq.lease import LeasePolicy
     from pgjq.queue import AsyncQueue, Queue
+    from pgjq.storage.base import Storage
 
+# How long closing the storage may wait for a server.
+CLOSE_SECONDS: Final = 0.25
 
 HELP: Final = """\
 Run the tasks and handlers of queues, until SIGTERM or Ctrl-C.
@@ -102,12 +106,22 @@ def worker(
         return
     queues = find_queues(targets, setup=setup, names=names)
     begin_log()
-    with closing(queues[0].storage):
+    with _closed_soon(queues[0].storage):
         worker = _make_worker(queues, grace, **options)
         if health_port is not None or metrics_port is not None:
             serve_worker(worker, health_port=health_port, metrics_port=metrics_port, host=probe_host)
         _check(queues[0])
         _run(worker, deadline, grace)
+
+
+@contextmanager
+def _closed_soon(storage: Storage) -> Generator[None]:
+    """Close a storage after the block; the process ends, so this does not wait for a server that does not answer."""
+    try:
+        yield
+    finally:
+        with bounded(Deadline(CLOSE_SECONDS)):
+            storage.close()
 
 
 def _run(worker: Worker, deadline: float | None, grace: float | None) -> None:

@@ -220,7 +220,7 @@ class Engine:
         runs = [run for run in self.in_flight.all() if run.end()]
         for run in self.in_flight.all():
             run.signal.abort(SHUTDOWN)
-        with bounded(Deadline(STOP_SECONDS)), suppress(StorageError):  # Else their leases expire.
+        with bounded(Deadline(CUT_SECONDS)), suppress(StorageError):  # Else their leases expire.
             self._release_late(self._thread_ops, runs)
 
     def _release_late(self, ops: Operations, runs: list[Run]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CANCEL_SECONDS = 0.25
 # How long after the grace a stop waits for an event loop that a handler may block, and then for its answer.
 BLOCKED_SECONDS = 0.75
+ANSWER_SECONDS = 1.0
 # Threads of a worker's own loop besides one for each handler; the loop needs them to resolve names.
 SPARE_THREADS = 32
 
@@ -113,7 +114,7 @@ class Service:
 
     def is_blocked(self) -> bool:
         """Return whether the event loop does not answer, from another thread."""
-        return not self.answers(BLOCKED_SECONDS)
+        return not self.answers(ANSWER_SECONDS)
 
     def grace(self, grace: float | None) -> float:
         """Return the grace of a stop: the given one, else the service's."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pgjq.worker.run import Run
 
 # How long cancelled coroutines may clean up when the worker stops.
-CLEANUP_SECONDS = 1.0
+CLEANUP_SECONDS = 0.85
 AGAIN_SECONDS = 0.15
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 
 import pgjq
 from pgjq.storage.postgres import pool_waiting, server
+from pgjq.storage.postgres.pool import Pools
 from tests.worker.conftest import until
 from tests.worker.proxy import Proxy
 
@@ -114,3 +117,44 @@ def test_an_isolation_level_that_changes_under_a_storage_changes_nothing(own_dat
         until(lambda: shown)
     storage.close()
     assert shown == ["read committed"]
+
+
+def test_tasks_that_connect_at_once_share_one_thread(own_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[int] = []
+    check = Pools.check
+
+    def count(pools: Pools) -> None:
+        began.append(threading.active_count())
+        check(pools)
+
+    async def main() -> set[str]:
+        client = pgjq.AsyncClient(storage)
+        results = await asyncio.gather(*(client.enqueue("q", f"{n}", None) for n in range(200)))
+        await storage.operations("async").close()
+        return {result.status for result in results}
+
+    monkeypatch.setattr(Pools, "check", count)
+    storage = pgjq.PostgresStorage(own_database)
+    assert asyncio.run(main()) == {"queued"}
+    assert len(began) == 1
+    storage.close()
+
+
+def test_tasks_that_cannot_connect_share_the_error_and_keep_their_own_deadlines() -> None:
+    async def enqueue(client: pgjq.AsyncClient, number: int) -> str:
+        try:
+            if number % 2:
+                await client.enqueue_and_wait("q", f"{number}", None, timeout=0.1)
+            await client.enqueue("q", f"{number}", None)
+        except pgjq.PgjqError as error:
+            return type(error).__name__
+        return "none"
+
+    async def main() -> list[str]:
+        client = pgjq.AsyncClient(storage)
+        return await asyncio.gather(*(enqueue(client, number) for number in range(20)))
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        storage = pgjq.PostgresStorage(f"host=127.0.0.1 port={deaf.getsockname()[1]} user=u dbname=d connect_timeout=4")
+        assert asyncio.run(main()) == ["StorageUnavailableError", "TimeoutError"] * 10
+        storage.close()

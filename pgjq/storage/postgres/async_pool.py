@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from pgjq.deadline import current_deadline, run_on_thread
+from pgjq.deadline import UNLIMITED, bounded, current_deadline, run_on_thread, wait_in_time
 from pgjq.errors import StorageUnavailableError
 from pgjq.storage.per_loop import PerLoop
 from pgjq.storage.postgres.error_translation import translated
@@ -29,11 +29,14 @@ from pgjq.storage.postgres.server import answered_in_time
 from pgjq.storage.postgres.session import AsyncSession, Session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     import psycopg
 
     from pgjq.storage.postgres.pool import Pools
+
+
+R = TypeVar("R")
 
 
 class AsyncPool:
@@ -42,6 +45,8 @@ class AsyncPool:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self._by_loop = PerLoop(self._new_pool, pools.watchdog.end)
+        self._check = PerLoop(lambda: _SharedCall(pools.check))
+        self._explain = PerLoop(lambda: _SharedCall(pools.explain_timeout))
 
     @asynccontextmanager
     async def session(self, *, for_handler: bool = False) -> AsyncGenerator[Session]:
@@ -70,7 +75,7 @@ class AsyncPool:
     async def check(self) -> None:
         """Check that the database can be used."""
         if not self._pools.server.checked or self._pools.closed:
-            await run_on_thread(self._pools.check)
+            await self._check.get().result()
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
@@ -101,7 +106,7 @@ class AsyncPool:
                 if not current_deadline().left:
                     raise StorageUnavailableError(LATE) from error
                 if time.monotonic() > until:
-                    raise await run_on_thread(self._pools.explain_timeout) from error
+                    raise await self._explain.get().result() from error
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         await mark_async(connection)
@@ -126,6 +131,25 @@ class AsyncPool:
         pool = _LoopPool(**self._pools.options(), configure=self._configure, open=False)
         self._pools.watchdog.begin()
         return pool
+
+
+class _SharedCall(Generic[R]):
+    """A blocking call that the tasks of a loop share: one that needs the result waits for the call in progress."""
+
+    def __init__(self, call: Callable[[], R]) -> None:
+        self._call = call
+        self._running: asyncio.Task[R] | None = None
+
+    async def result(self) -> R:
+        """Return the result; StorageUnavailableError at the deadline of the caller."""
+        if self._running is None or self._running.done():
+            with bounded(UNLIMITED):  # It is not this caller's alone.
+                self._running = asyncio.create_task(run_on_thread(self._call), name="pgjq shared call")
+            self._running.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            return await wait_in_time(asyncio.shield(self._running))
+        except TimeoutError as error:
+            raise StorageUnavailableError(LATE) from error
 
 
 class _LoopPool(AsyncConnectionPool[Any]):

@@ -27,6 +27,7 @@ from pgjq.storage.postgres.error_translation import translated
 from pgjq.storage.postgres.pool_waiting import (
     LATE,
     PATIENCE,
+    close_seconds,
     has_unread_bytes,
     refuse_if_late,
     retry_interval,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pgjq.storage.postgres.watchdog import Watchdog
 
 BUSY_SECONDS: Final = 0.2
-CLOSE_SECONDS: Final = 1.0
 
 Connection = psycopg.Connection[Any]
 
@@ -190,7 +190,7 @@ class BackgroundConnection:
 
     def _close_soon(self) -> None:
         """Close the connection, also if its statement does not end."""
-        if not self._in_use.acquire(timeout=CLOSE_SECONDS):
+        if not self._in_use.acquire(timeout=close_seconds()):
             self.interrupt()  # The thread that uses it closes it.
             return
         try:

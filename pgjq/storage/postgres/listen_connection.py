@@ -8,9 +8,11 @@ network that accepts bytes and forwards none.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
+import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +22,14 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus
 
 from pgjq.deadline import current_deadline
+from pgjq.storage.postgres.pool_waiting import close_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from psycopg.pq.abc import PGconn, PGresult
+
+    from pgjq.background import BackgroundThread
 
 ANSWER_SECONDS: Final = 5.0
 # A caller near its deadline still gives a healthy server this long to answer.
@@ -105,6 +110,12 @@ class ListenConnection:
         finally:
             self._lock.release()
 
+    def interrupt(self) -> None:
+        """End the wait of another thread for an answer."""
+        if (descriptor := self.duplicate()) is not None:
+            with contextlib.suppress(OSError), socket.socket(fileno=descriptor) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End the session."""
         with self._lock, self._closing:
@@ -140,9 +151,17 @@ class ListenConnection:
                 self._deliver(channel, payload)
 
 
-def _wait(socket: int, until: float, *, sending: bool) -> bool:
+def join_reader(thread: BackgroundThread, connection: ListenConnection | None) -> None:
+    """Wait for a thread that was told to end, and end its wait for an answer; it may be connecting, too."""
+    thread.join(close_seconds())
+    if connection is not None and thread.is_alive():
+        connection.interrupt()
+    thread.join(4 * close_seconds())
+
+
+def _wait(descriptor: int, until: float, *, sending: bool) -> bool:
     poll = select.poll()
-    poll.register(socket, select.POLLIN | (select.POLLOUT if sending else 0))
+    poll.register(descriptor, select.POLLIN | (select.POLLOUT if sending else 0))
     return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
 
 

@@ -36,7 +36,7 @@ from pgjq.deadline import holding
 from pgjq.errors import storage_closed
 from pgjq.fork import ForkCheck
 from pgjq.storage.postgres.error_translation import translated
-from pgjq.storage.postgres.listen_connection import ListenConnection
+from pgjq.storage.postgres.listen_connection import ListenConnection, join_reader
 from pgjq.storage.postgres.loop_reader import WakeupPipe, read_on_loop
 from pgjq.storage.postgres.mailboxes import RESYNC, Mailboxes, Notice, Topic
 
@@ -188,7 +188,7 @@ class Listener:
             box.close()
         self._wakeup.wake()
         if thread is not None:
-            thread.join(timeout=5)
+            join_reader(thread, self._connection)
         self._drop()
         self._wakeup.close()
 
