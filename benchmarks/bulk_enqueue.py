@@ -5,7 +5,7 @@ here. Both begin with Python values, use one connection, and commit each call du
 size as pgjq and once more with whichever size suits it best, found by trying in the same run. graphile-worker runs the
 statement of its own bulk call from Node, and is left out where Node and npm are missing.
 
-With made ids nothing can be taken, and the floor is COPY into the same two tables with all their indexes, in one
+With generated ids nothing can be taken, and the floor is COPY into the same two tables with all their indexes, in one
 transaction a batch. The floor is low on purpose: its rows are text that was rendered before the clock started, so it
 has no ids to make, no JSON to write and no numbers to draw, it answers nothing and wakes nobody. A second floor begins,
 as pgjq does, with Python values, and is what one would write by hand; it is shown without a target.
@@ -154,5 +154,5 @@ def _made(ours: Pgjq, floor: RawCopy, count: int, batch: int, rounds: int) -> li
 
 
 def _against_floor(samples: Samples, batch: int, theirs: str, against: str, target: Target | None) -> Finding:
-    what = f"made ids, {batch:,} a call"
+    what = f"generated ids, {batch:,} a call"
     return compare(samples, "ours", theirs, what=what, against=against, unit="jobs/s", target=target)
