@@ -107,7 +107,7 @@ class EndedRun(NamedTuple):
 
 
 def state_settled(outcome: Outcome, run: EndedRun) -> State | None:
-    """Return the state that a settlement with this outcome led to; None if something else ended the run.
+    """Return the state that a settlement led to; None if something else ended the run.
 
     A run that ended because its cancellation was requested is `cancelled`, whatever ended it. Where a released job
     returned to is not known once it has left that state.

@@ -87,7 +87,7 @@ class Settled(NamedTuple):
 
 
 def settled_as(settlement: Settlement, run: EndedRun | None) -> Settled:
-    """Return one result of `find_settled`; None: the run goes on, or the storage has forgotten it."""
+    """Return one result of `find_settled`; None: the run goes on, or is forgotten."""
     return Settled(settlement.lease, None if run is None else state_settled(settlement.outcome, run))
 
 

@@ -1,4 +1,4 @@
-"""Schedules in the simulation: workers that look, plan and tick at any time, late, twice, and beside each other.
+"""Schedules in the simulation: workers look, plan and tick late, twice, side by side.
 
 Claims whose commit was lost are played here, too: the worker that asks for their jobs finds none.
 
@@ -215,7 +215,7 @@ class ScheduledSimulation(LossySimulation):
             self._note("delete schedule", name[-2:])
 
     def finish(self) -> None:
-        """Let a healthy worker tick and run everything: no tick is left behind, and old plans change nothing."""
+        """Let a healthy worker tick and run everything: no tick is left behind."""
         self._wait(1)
         late = list(self.plans)
         self.look()
