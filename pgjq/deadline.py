@@ -70,13 +70,16 @@ def bounded(deadline: Deadline) -> Generator[Deadline]:
 
 
 def current_statement_limit() -> float | None:
-    """Return the seconds that a server may work on one statement of this task or thread; None for no limit."""
+    """Return the seconds that a server may work on one statement; None for no limit."""
     return _statement_limit.get()
 
 
 @contextmanager
 def limit_statements(seconds: float) -> Generator[None]:
-    """Let the server end each statement of a block after some seconds; PostgreSQL does, as its `statement_timeout`."""
+    """Let the server end each statement of a block after some seconds.
+
+    PostgreSQL does, by its `statement_timeout`.
+    """
     token = _statement_limit.set(seconds)
     try:
         yield
@@ -130,7 +133,10 @@ def start_call(call: Callable[[], R], *, discard: Callable[[R], object] = lambda
 
 
 async def run_on_thread(call: Callable[[], R]) -> R:
-    """Make a blocking call on its own thread: handlers may occupy every thread that `asyncio.to_thread` has."""
+    """Make a blocking call on its own thread.
+
+    Handlers may occupy every thread that `asyncio.to_thread` has.
+    """
     return await asyncio.wrap_future(start_call(call))
 
 

@@ -164,7 +164,10 @@ class _Tracing:
         return known[0]
 
     def _remember(self, traceparent: str | None, created_at: datetime) -> tuple[Any, datetime, float]:
-        """Keep the context of a sender that was not sampled and when it is too old; jobs of a batch have the same."""
+        """Keep the context of a sender that was not sampled, and when it is too old.
+
+        Jobs of a batch have the same context.
+        """
         sent = UNSAMPLED.match(traceparent or "")
         sender, until = None, 0.0
         if sent is not None:

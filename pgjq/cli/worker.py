@@ -116,7 +116,10 @@ def worker(
 
 @contextmanager
 def _closed_soon(storage: Storage) -> Generator[None]:
-    """Close a storage after the block; the process ends, so this does not wait for a server that does not answer."""
+    """Close a storage after the block, without waiting for a server that does not answer.
+
+    The process ends after it.
+    """
     try:
         yield
     finally:

@@ -112,7 +112,7 @@ async def _fleet(reads: Inspection, examination: Examination | None, limits: Thr
 async def recent_failures(
     reads: Inspection, age: float, most: int = FAILURES, queue: str | None = None
 ) -> list[FoundJob]:
-    """Read the `most` newest jobs that failed for good lately, and that wait for another attempt."""
+    """Read the `most` newest jobs that failed lately, and that wait for another attempt."""
     since = datetime.now(UTC) - timedelta(seconds=age)
     failed = await reads.search(JobSearch(queue=queue, state="failed", ended_after=since), None, most)
     failing = await reads.search(JobSearch(queue=queue, state="failing"), None, most)

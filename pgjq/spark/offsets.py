@@ -28,7 +28,10 @@ _SINCE: Final = {"history": "finishedAfter", "events": "eventAfter"}
 
 
 class OffsetError(StorageError):
-    """This server cannot continue from an offset; `reason` says why, and the message also what to do."""
+    """This server cannot continue from an offset.
+
+    `reason` says why; the message also says what to do.
+    """
 
     def __init__(self, reason: str, view: View) -> None:
         super().__init__(f"{reason}; {_REMEDY.format(_SINCE[view])}")

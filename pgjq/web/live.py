@@ -42,7 +42,7 @@ class Live:
         self._mark = ""
 
     async def mark(self) -> str:
-        """Return a text that differs when something has changed, read once in `INTERVAL` for all streams."""
+        """Return a text that changes with the jobs, read once in `INTERVAL` for all streams."""
         now = time.monotonic()
         if now - self._read_at >= INTERVAL:
             self._read_at = now

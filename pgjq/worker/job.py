@@ -199,7 +199,10 @@ class AsyncJob(_Held[Payload_co]):
         await self._keep(value)
 
     def transaction(self, session_factory: Callable[[], Any] | None = None) -> AbstractAsyncContextManager[Any]:
-        """Open a transaction, as `Job.transaction` does, for `async with`; the factory may return an awaitable."""
+        """Open a transaction for `async with`, as `Job.transaction` does for `with`.
+
+        The factory may return an awaitable.
+        """
         return self._transact(session_factory)
 
 

@@ -52,7 +52,7 @@ class AsyncStopRequest:
 
     @contextmanager
     def guarded(self, is_blocked: Callable[[], bool], patience: float, give_up: Callable[[], None]) -> Generator[None]:
-        """Exit if a signal finds the loop blocked, and it stays so for `patience` seconds; see `ExitGuard`."""
+        """Exit if a signal finds the loop blocked for `patience` seconds; see `ExitGuard`."""
         self._guard = guard = ExitGuard(is_blocked, patience, give_up)
         try:
             yield
@@ -68,7 +68,7 @@ class AsyncStopRequest:
 
 
 class ExitGuard:
-    """Exits when a requested stop cannot even begin, because a coroutine blocks the main thread's event loop.
+    """Exits when a stop cannot begin: a coroutine blocks the main thread's event loop.
 
     `begin` starts the time; after `patience` seconds the guard's thread checks `is_blocked`, calls `give_up` if so, and
     exits. A pipe wakes the thread: `begin` is called by a signal handler, which must not wait for a lock.

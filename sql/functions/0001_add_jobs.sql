@@ -84,7 +84,7 @@ begin
             select
                 g.seq, at, this_queue, g.id, g.payload, kept, common -> 'source', common ->> 'task',
                 nullif(common -> 'headers', 'null')
-            from unnest(drawn, ids, payloads) with ordinality as g (seq, id, payload, n) order by g.id, g.n
+            from unnest(drawn, ids, payloads) with ordinality as g (seq, id, payload, n) order by g.id collate "C", g.n
             on conflict (queue_id, id) where not superseded do nothing
             returning seq, id, task
         ),
@@ -142,7 +142,7 @@ begin
         select
             g.seq, at, this_queue, g.id, g.payload, pgjq.job_options(g.s, inherited), g.s -> 'source',
             g.s ->> 'task', nullif(g.s -> 'headers', 'null')
-        from given as g order by g.id, g.n
+        from given as g order by g.id collate "C", g.n
         on conflict (queue_id, id) where not superseded do nothing
         returning seq, id, task
     ),
@@ -183,7 +183,7 @@ begin
             group by a.id
         ) as first using (id, n)
         where first.id is null
-        order by g.id, g.n
+        order by g.id collate "C", g.n
     loop
         loop
             return query

@@ -84,7 +84,10 @@ def _totals(screen: Screen) -> Text:
 
 
 def _findings(screen: Screen, width: int, height: int) -> Iterator[Text]:
-    """Yield what is wrong: whole if there is room, else two lines each; at least a quarter of the screen."""
+    """Yield the findings that fit.
+
+    They are whole if there is room, else two lines each, and get at least a quarter of the screen.
+    """
     if screen.facts.problem is not None:
         yield _cut(Text(f"the storage does not answer: {one_line(screen.facts.problem)}", "bold red"), width)
     if screen.view in ("jobs", "failures"):

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of endings: a database and a schema; endings before `since`, or `restart`, are left out."""
+    """The source of endings: a database and a schema.
+
+    Endings before `since`, or `restart`, are left out.
+    """
 
     url: str = field(repr=False)
     schema: str = "pgjq"

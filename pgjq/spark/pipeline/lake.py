@@ -124,7 +124,10 @@ def _refuse_others(root: Path) -> None:
 
 
 def _close_to_others(root: Path) -> None:
-    """Take the permissions of all others from an empty directory that becomes a lake; a group keeps its own."""
+    """Remove the permissions of others from an empty directory that becomes a lake.
+
+    A group keeps its permissions.
+    """
     with suppress(PermissionError):  # Another user's directory, which that user has opened.
         root.chmod(root.stat().st_mode & ~0o007 & 0o7777)
 

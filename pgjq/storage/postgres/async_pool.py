@@ -134,7 +134,10 @@ class AsyncPool:
 
 
 class _SharedCall(Generic[R]):
-    """A blocking call that the tasks of a loop share: one that needs the result waits for the call in progress."""
+    """A blocking call that the tasks of a loop share.
+
+    A task that needs the result waits for the call in progress.
+    """
 
     def __init__(self, call: Callable[[], R]) -> None:
         self._call = call

@@ -59,7 +59,10 @@ async def caller_transaction(factory: Callable[[], Any], mode: Mode, queries: Qu
 
 
 async def _made(factory: Callable[[], Any], mode: Mode) -> Any:
-    """Return what the factory makes; in async mode it may be an awaitable, as `psycopg.AsyncConnection.connect(…)`."""
+    """Return the connection or session that the factory makes.
+
+    In async mode the factory may return an awaitable, as `psycopg.AsyncConnection.connect(…)` does.
+    """
     made = factory()
     # SQLAlchemy's connections are awaitable, too, until they have been opened.
     is_unopened = mode == "async" and isawaitable(made) and getattr(made, "sync_connection", None) is None

@@ -129,7 +129,7 @@ def _batch(
 
 
 async def _call_in_order(session: Session, queue: str, jobs: Sequence[Submission]) -> dict[int, EnqueueResult]:
-    """Call the function piece by piece, inside a transaction, for jobs whose ids are new and ascend."""
+    """Call the function piece by piece, in a transaction; all ids are new and ascend."""
     refused: dict[int, EnqueueResult] = {}
     for piece in _pieces(jobs):
         answers = await _call(session, queue, jobs[piece], generated_ids=True)

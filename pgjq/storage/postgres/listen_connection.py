@@ -152,7 +152,10 @@ class ListenConnection:
 
 
 def join_reader(thread: BackgroundThread, connection: ListenConnection | None) -> None:
-    """Wait for a thread that was told to end, and end its wait for an answer; it may be connecting, too."""
+    """Wait for a thread that was told to end, and end its wait for an answer.
+
+    It may be connecting, too.
+    """
     thread.join(close_seconds())
     if connection is not None and thread.is_alive():
         connection.interrupt()

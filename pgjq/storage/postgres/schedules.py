@@ -1,4 +1,7 @@
-"""Schedules on PostgreSQL. The rules of a tick are in `sql/functions/0001_schedule_ticks.sql`."""
+"""Schedules on PostgreSQL.
+
+The rules of a tick are in `sql/functions/0001_schedule_ticks.sql`.
+"""
 
 from __future__ import annotations
 
