@@ -36,6 +36,7 @@ TABLE = """
     )
 """
 INSERT_RECORD = "insert into record (pid, what, id, told) values (%s, %s, %s, %s)"
+COUNT_RECORDS = "select count(*) from record where what = %s and id = %s"
 SURE = 0.005
 DURATIONS = ("lease", "heartbeat", "expire", "stale_age", "reap_interval")
 
@@ -55,6 +56,12 @@ class Recorder:
     def record(self, what: str, id: str | None = None, **told: Any) -> None:
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             connection.execute(INSERT_RECORD, [os.getpid(), what, id, json.dumps(told)])
+
+    def count(self, what: str, id: str) -> int:
+        with psycopg.connect(self._conninfo, autocommit=True) as connection:
+            row = connection.execute(COUNT_RECORDS, [what, id]).fetchone()
+        assert row is not None
+        return row[0]
 
     def record_event(self, event: Any) -> None:
         self.record(
@@ -82,8 +89,10 @@ class PayloadHandler:
     def __call__(self, job: Job) -> Any:
         self._recorder.record("run", job.id, attempts=job.attempts, checkpoint=job.checkpoint, lease=job.lease)
         asked: dict[str, Any] = job.payload or {}
-        # Not by leases: a claim whose run did not start within a second was released, and took one.
-        do = asked.get("do", "end") if job.attempts <= asked.get("times", 1) else asked.get("then", "end")
+        # Neither by leases, of which a claim takes one whose run does not start in time, nor by attempts, of which a
+        # released run takes none.
+        run = self._recorder.count("run", job.id)
+        do = asked.get("do", "end") if run <= asked.get("times", 1) else asked.get("then", "end")
         return getattr(self, do)(job, asked)
 
     def end(self, job: Job, _asked: dict[str, Any]) -> dict[str, Any]:

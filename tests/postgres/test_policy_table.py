@@ -69,11 +69,13 @@ def test_a_predicate_is_inlined(connection: psycopg.Connection[Any], name: str) 
     ],
 )
 def test_a_predicate_matches_its_index(connection: psycopg.Connection[Any], index: str, condition: str) -> None:
-    connection.execute("set enable_seqscan = off")
     of_key = "queue_id = 8 and coalesce(singleton_key, '') = 'k'"
-    plan = "".join(
-        line for (line,) in connection.execute(f"explain select from pgjq.job where {of_key} and {condition}")
-    )
+    with connection.transaction(force_rollback=True):
+        connection.execute("set local enable_seqscan = off")
+        # It matches the second condition, too, and which of two indexes is cheaper depends on what is in the table.
+        connection.execute("drop index pgjq.job_ready")
+        rows = connection.execute(f"explain select from pgjq.job where {of_key} and {condition}")
+        plan = "".join(line for (line,) in rows)
     used = re.search(r"Scan using (\w+)", plan)
     assert used is not None, plan
     assert connection.execute(

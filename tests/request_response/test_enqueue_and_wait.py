@@ -341,6 +341,6 @@ def test_a_job_that_a_policy_refuses_has_no_answer_and_says_why(storage: Storage
     client = Client(storage)
     client.create_queue("narrow", policy="exclusive")
     client.enqueue("narrow", "first", 1)
-    with pytest.raises(JobNotFoundError, match="policy has no place for it"):
+    with pytest.raises(JobNotFoundError, match="another job of its key holds the slot"):
         client.enqueue_and_wait("narrow", "second", 2, timeout=5)
     client.close()

@@ -102,7 +102,7 @@ def test_a_write_that_fails_leaves_nothing(database: str) -> None:
 def test_rows_that_are_missing_stop_the_commit(database: str) -> None:
     one = writer(database)
     message = one.write(iter([rows(["a", "b"])]))
-    with pytest.raises(pgjq.StorageError, match="3 rows were staged, and 2 are there"):
+    with pytest.raises(pgjq.StorageError, match="3 rows were staged, but 2 were added or skipped"):
         one.commit([replace(message, rows=3)])
     assert ids(database) == []
     one.commit([message])
