@@ -251,7 +251,9 @@ begin
             last_job_id = coalesce(m.job_id, s.last_job_id),
             last_seq = case when m.refusal is null then m.seq else s.last_seq end,
             jobs = case when m.refusal is null then array(
-                select j.seq from pgjq.job as j where j.seq = any(s.jobs) order by j.seq
+                select l.seq
+                from (select j.seq from pgjq.job as j where j.seq = any(s.jobs) order by j.seq desc limit 998) as l
+                order by l.seq
             ) || m.seq else s.jobs end,
             revision = s.revision + 1, ticks = m.n
         from made as m
