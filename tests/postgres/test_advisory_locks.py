@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,25 @@ from tests.postgres.conftest import ROLES, execute, new_login
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+LIMIT = 30.0
 POLICY = pgjq.LeasePolicy(lease=30, heartbeat=None)
 
 
 @contextmanager
 def outsider_holding(server: str, database: str, *locks: tuple[str, str]) -> Generator[None]:
-    """Have a login without any right but CONNECT hold advisory locks."""
+    """Have a login without any right but CONNECT hold advisory locks; calls that wait until it goes fail the test."""
+    gone = threading.Event()
     with new_login(server) as who:
         with psycopg.connect(make_conninfo(database, **who), autocommit=True) as connection:
             for lock in locks:
                 connection.execute("select pg_advisory_lock(hashtext(%s), hashtext(%s))", lock)
-            yield
+            leaving = threading.Timer(LIMIT, lambda: (gone.set(), connection.close()))
+            leaving.start()
+            try:
+                yield
+            finally:
+                leaving.cancel()
+        assert not gone.is_set(), "a call waited for the lock of an outsider"
         execute(server, "drop role if exists {}", who["user"])
 
 
