@@ -128,6 +128,25 @@ def test_an_id_of_a_write_that_stays_open_is_an_error_that_says_so(own_database:
         assert client.enqueue("mail", "left", 1).status == "queued"
 
 
+def test_every_function_that_waits_for_a_lock_of_any_login_has_a_bound(database: str) -> None:
+    waiting = """
+        select proname::text, proconfig::text ~ 'lock_timeout=[1-9]' from pg_proc
+        where pronamespace = 'pgjq'::regnamespace
+            and (prosrc ~ 'pg_advisory_(xact_)?lock' or proname = 'lock_queue_row')
+    """
+    found = dict(execute(database, waiting))
+    assert {"wait_for_queue_lock", "lock_queue_row", "remove_orphan_body"} < found.keys()
+    assert [name for name, is_bounded in found.items() if not is_bounded] == []
+
+
+def test_a_bulk_write_while_another_login_holds_its_lock_is_an_error_that_says_so(own_database: str) -> None:
+    execute(own_database, "alter function pgjq.lock_bulk_write set lock_timeout = '100ms'")
+    with psycopg.connect(own_database) as writer, psycopg.connect(own_database) as outsider:
+        outsider.execute("select pg_advisory_lock(hashtext('pgjq.write'), 8)")
+        with pytest.raises(psycopg.errors.LockNotAvailable, match="the lock of bulk writes has been held for 10 s"):
+            writer.execute("select pgjq.enqueue_staged('mail', 8, now(), null, '{}', 0, true)")
+
+
 def test_the_command_line_says_what_connect_means(empty_database: str, server: str) -> None:
     there = {name for (name,) in execute(server, "select rolname from pg_roles")}
     said = run("migrate", "--roles", "--url", empty_database, url=None)

@@ -96,7 +96,7 @@ ORPHANS = textwrap.dedent(
 
     def work(job):
         os.write(1, f"working {os.getpid()} {os.getppid()}\\n".encode())  # One write: both workers write to one pipe.
-        if style == "patient":
+        if style in ("patient", "hangs"):
             job.signal.wait(100)
         elif style == "holds the interpreter":
             ctypes.PyDLL(None).usleep(100_000_000)
@@ -112,6 +112,8 @@ ORPHANS = textwrap.dedent(
     queue.execute(block_the_loop if style == "blocked loop" else work)
     queue.on("error", lambda error: print(f"error {error}", flush=True))
     worker = pgjq.Worker(queue, concurrency=1, processes=2, grace=0.1)
+    if style == "hangs":
+        worker.accompany(lambda service: lambda: time.sleep(100))  # At the end of each worker's stop.
     worker.start()
     sys.stdin.readline()
     worker.stop()
@@ -139,7 +141,7 @@ def test_a_supervisor_that_ends_takes_its_workers_along_and_is_missed(
     until(lambda: not any(map(_alive, workers)))
 
 
-@pytest.mark.parametrize("style", ["patient", "deaf", "blocked loop"])
+@pytest.mark.parametrize("style", ["patient", "deaf", "blocked loop", "hangs"])
 def test_workers_end_by_themselves_when_their_supervisor_and_its_parent_are_killed(
     database: str, postgres: PostgresStorage, style: str
 ) -> None:
