@@ -93,8 +93,22 @@ begin
     end if;
     if apart then
         -- Until the commit, the bodies are about to become jobs: see `pgjq.free_id`.
-        perform pg_advisory_xact_lock_shared(hashtext('pgjq.write'), this_queue);
+        perform pgjq.lock_bulk_write(this_queue);
     end if;
+end
+$$;
+
+-- Show until this transaction ends that it is about to commit a bulk write into a queue.
+create function pgjq.lock_bulk_write(this_queue integer) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '10s'  -- any login can hold the lock
+as $$
+begin
+    perform pg_advisory_xact_lock_shared(hashtext('pgjq.write'), this_queue);
+exception when lock_not_available then
+    raise exception 'the lock of bulk writes has been held for 10 s'
+    using errcode = 'lock_not_available', hint = 'pg_locks shows who holds the advisory lock';
 end
 $$;
 

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from pgjq.storage.workers import Registration
 if TYPE_CHECKING:
     from pathlib import Path
 
+LIMIT = 20.0
 LOCK_AND_WAIT = """
 import fcntl, sys
 file = open(sys.argv[1])
@@ -125,9 +127,14 @@ def test_a_lock_that_is_kept_is_an_error_that_names_its_holder(tmp_path: Path, m
     ):
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
+        leaving = threading.Timer(LIMIT, holder.kill)  # A wait without a bound ends then, without an error.
+        leaving.start()
         named = rf"process {holder.pid} \(.*, user {os.geteuid()}\) has kept .*journal.lock locked"
-        with pytest.raises(StorageUnavailableError, match=named):
-            Client(storage).enqueue("q", "b", 1)
+        try:
+            with pytest.raises(StorageUnavailableError, match=named):
+                Client(storage).enqueue("q", "b", 1)
+        finally:
+            leaving.cancel()
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,25 @@ from tests.postgres.conftest import ROLES, execute, new_login
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+LIMIT = 30.0
 POLICY = pgjq.LeasePolicy(lease=30, heartbeat=None)
 
 
 @contextmanager
 def outsider_holding(server: str, database: str, *locks: tuple[str, str]) -> Generator[None]:
-    """Have a login without any right but CONNECT hold advisory locks."""
+    """Have a login without any right but CONNECT hold advisory locks; calls that wait until it goes fail the test."""
+    gone = threading.Event()
     with new_login(server) as who:
         with psycopg.connect(make_conninfo(database, **who), autocommit=True) as connection:
             for lock in locks:
                 connection.execute("select pg_advisory_lock(hashtext(%s), hashtext(%s))", lock)
-            yield
+            leaving = threading.Timer(LIMIT, lambda: (gone.set(), connection.close()))
+            leaving.start()
+            try:
+                yield
+            finally:
+                leaving.cancel()
+        assert not gone.is_set(), "a call waited for the lock of an outsider"
         execute(server, "drop role if exists {}", who["user"])
 
 
@@ -117,6 +126,25 @@ def test_an_id_of_a_write_that_stays_open_is_an_error_that_says_so(own_database:
             client.enqueue("mail", "left", 1)
         writer.commit()
         assert client.enqueue("mail", "left", 1).status == "queued"
+
+
+def test_every_function_that_waits_for_a_lock_of_any_login_has_a_bound(database: str) -> None:
+    waiting = """
+        select proname::text, proconfig::text ~ 'lock_timeout=[1-9]' from pg_proc
+        where pronamespace = 'pgjq'::regnamespace
+            and (prosrc ~ 'pg_advisory_(xact_)?lock' or proname = 'lock_queue_row')
+    """
+    found = dict(execute(database, waiting))
+    assert {"wait_for_queue_lock", "lock_queue_row", "remove_orphan_body"} < found.keys()
+    assert [name for name, is_bounded in found.items() if not is_bounded] == []
+
+
+def test_a_bulk_write_while_another_login_holds_its_lock_is_an_error_that_says_so(own_database: str) -> None:
+    execute(own_database, "alter function pgjq.lock_bulk_write set lock_timeout = '100ms'")
+    with psycopg.connect(own_database) as writer, psycopg.connect(own_database) as outsider:
+        outsider.execute("select pg_advisory_lock(hashtext('pgjq.write'), 8)")
+        with pytest.raises(psycopg.errors.LockNotAvailable, match="the lock of bulk writes has been held for 10 s"):
+            writer.execute("select pgjq.enqueue_staged('mail', 8, now(), null, '{}', 0, true)")
 
 
 def test_the_command_line_says_what_connect_means(empty_database: str, server: str) -> None:

@@ -204,3 +204,7 @@ def test_a_parameter_that_is_unknown_is_named() -> None:
     assert said_of == 'invalid URI query parameter: "no_such"'
     hidden = redact('invalid URI query parameter: "zecret"', "postgresql://me:x?zecret=1@host/db")
     assert hidden == "invalid URI query parameter: …"
+
+
+def test_a_message_that_repeats_the_whole_url_is_hidden() -> None:
+    assert redact("cannot parse postgresql://me:zecret@host/db", "postgresql://me:zecret@host/db") == "…"

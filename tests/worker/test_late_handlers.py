@@ -8,11 +8,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 import pgjq
 from pgjq import Job, PostgresStorage, Queue, Worker
 from tests.worker.conftest import until
+from tests.worker.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,3 +243,31 @@ def test_a_coroutine_has_a_moment_to_clean_up_after_its_cancellation(storage: St
     assert started.wait(60)
     queue.stop(grace=0)
     assert cleaned.is_set()
+
+
+def test_a_coroutine_whose_statement_gets_no_answer_ends_with_the_stop(
+    database: str, postgres: PostgresStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cancelled statement of psycopg asks the server to cancel it; only a second cancellation ends that wait."""
+    started, ended = threading.Event(), threading.Event()
+    queue = Queue("q", storage=postgres, block_timeout=BLOCK)
+
+    @queue.execute
+    async def handle(_job: Any) -> None:
+        connection = await psycopg.AsyncConnection.connect(proxy.conninfo)
+        try:
+            started.set()
+            await connection.execute("select pg_sleep(600)")
+        finally:
+            await connection.close()
+            ended.set()
+
+    with Proxy(database) as proxy:
+        queue.enqueue("job", None)
+        queue.start()
+        assert started.wait(60)
+        proxy.silence()
+        queue.stop(grace=0)
+        assert ended.is_set()
+        proxy.restore()
+    assert [record.getMessage() for record in of_pgjq(caplog)] == []

@@ -10,6 +10,7 @@ import psycopg_pool
 import pytest
 
 from pgjq import LeasePolicy, PostgresStorage, Queue, Reaper, RedisStorage, Worker
+from pgjq.storage.postgres import background_connection, pool_waiting
 from tests.redis_server import RedisServer
 from tests.worker.conftest import Events, until
 from tests.worker.proxy import Proxy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pgjq.storage.base import Storage
 
 POLICY = LeasePolicy(lease=60, heartbeat=0.2, reap_interval=0.2)
-TRIES, HANDFUL = 30, 8
+FAILURES, HANDFUL = 30, 8
 AGAIN = "storage available again after"
 
 
@@ -34,9 +35,8 @@ def go_through(
     caplog: pytest.LogCaptureFixture,
     begin: Callable[[], Any],
     end: Callable[[], Any],
-    tried: Callable[[Events], bool],
 ) -> None:
-    """Have a worker try again and again. Callbacks of one queue hear errors; the other has none, hence the log."""
+    """Have a worker fail again and again. Callbacks of one queue get errors; the other has none, hence the log."""
     quiet, counted = (Queue(n, storage=storage, lease_policy=POLICY, block_timeout=30) for n in ("quiet", "counted"))
     for queue in (quiet, counted):
         queue.execute(lambda job: job.id)
@@ -45,7 +45,7 @@ def go_through(
         quiet.enqueue("before", None)
         completed.wait()
         begin()
-        until(lambda: lines(caplog) and tried(errors))
+        until(lambda: lines(caplog) and len(errors.events) >= FAILURES)
         end()
         until(lambda: any(line.startswith(AGAIN) for line in lines(caplog)))
         quiet.enqueue("after", None)
@@ -56,10 +56,20 @@ def go_through(
 
 
 def test_a_database_that_refuses_connections_is_a_handful_of_lines(
-    database: str, caplog: pytest.LogCaptureFixture
+    database: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def begin() -> None:
+        # Statements wait 10 s for a connection before they fail; here they fail often.
+        for module in (pool_waiting, background_connection):
+            monkeypatch.setattr(module, "PATIENCE", 0.1)
+        proxy.refuse()
+
+    def end() -> None:
+        monkeypatch.undo()
+        proxy.restore()
+
     with Proxy(database) as proxy, closing(PostgresStorage(proxy.conninfo)) as storage:
-        go_through(storage, caplog, proxy.refuse, proxy.restore, lambda _: proxy.refused >= TRIES)
+        go_through(storage, caplog, begin, end)
 
 
 def test_a_redis_that_is_down_is_a_handful_of_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -67,7 +77,7 @@ def test_a_redis_that_is_down_is_a_handful_of_lines(tmp_path: Path, caplog: pyte
         RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "no") as server,
         closing(RedisStorage(server.url)) as storage,
     ):
-        go_through(storage, caplog, server.kill, server.start, lambda errors: len(errors.events) >= TRIES)
+        go_through(storage, caplog, server.kill, server.start)
 
 
 def test_a_reaper_tells_of_an_outage_and_of_its_end(database: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +17,11 @@ from pgjq import Client, MemoryStorage, Queue, UnsupportedError, ValidationError
 from tests.worker.conftest import until
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pgjq import PostgresStorage
 
+LIMIT = 30.0
 SCRIPT = textwrap.dedent(
     """
     import os, sys, pgjq
@@ -69,8 +74,9 @@ def test_workers_end_when_whoever_started_them_is_gone(database: str, postgres: 
             assert parent.poll() is None
         pids = {job.result for job in client.find_jobs("q", state="completed")}
         os.kill(parent.pid, signal.SIGKILL)
-    while any(_alive(pid) for pid in pids):
-        pass
+    with killed_after(LIMIT, *pids) as late:
+        until(lambda: not any(map(_alive, pids)))
+    assert not late.is_set()
 
 
 def _alive(pid: int) -> bool:
@@ -90,7 +96,7 @@ ORPHANS = textwrap.dedent(
 
     def work(job):
         os.write(1, f"working {os.getpid()} {os.getppid()}\\n".encode())  # One write: both workers write to one pipe.
-        if style == "patient":
+        if style in ("patient", "hangs"):
             job.signal.wait(100)
         elif style == "holds the interpreter":
             ctypes.PyDLL(None).usleep(100_000_000)
@@ -106,6 +112,8 @@ ORPHANS = textwrap.dedent(
     queue.execute(block_the_loop if style == "blocked loop" else work)
     queue.on("error", lambda error: print(f"error {error}", flush=True))
     worker = pgjq.Worker(queue, concurrency=1, processes=2, grace=0.1)
+    if style == "hangs":
+        worker.accompany(lambda service: lambda: time.sleep(100))  # At the end of each worker's stop.
     worker.start()
     sys.stdin.readline()
     worker.stop()
@@ -126,10 +134,49 @@ def test_a_supervisor_that_ends_takes_its_workers_along_and_is_missed(
         said = [parent.stdout.readline().split() for _ in range(2)]
         workers, (supervisor,) = {int(pid) for _, pid, _ in said}, {int(pid) for _, _, pid in said}
         os.kill(supervisor, number)
-        assert f"(process {supervisor}) has ended, and its workers stop" in parent.stdout.readline()
+        with killed_after(LIMIT, parent.pid):
+            assert f"(process {supervisor}) has ended, and its workers stop" in parent.stdout.readline()
         rest, _ = parent.communicate("stop\n", timeout=60)
     assert (rest, parent.returncode) == ("stopped\n", 0)
     until(lambda: not any(map(_alive, workers)))
+
+
+@pytest.mark.parametrize("style", ["patient", "deaf", "blocked loop", "hangs"])
+def test_workers_end_by_themselves_when_their_supervisor_and_its_parent_are_killed(
+    database: str, postgres: PostgresStorage, style: str
+) -> None:
+    Client(postgres).enqueue_many("q", [("a", None), ("b", None)])
+    script = [sys.executable, "-c", ORPHANS, database, style]
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        said = [parent.stdout.readline().split() for _ in range(2)]
+        workers, (supervisor,) = {int(pid) for _, pid, _ in said}, {int(pid) for _, _, pid in said}
+        for process in (parent.pid, supervisor):
+            os.kill(process, signal.SIGSTOP)  # Neither notices the end of the other.
+        for process in (supervisor, parent.pid):
+            os.kill(process, signal.SIGKILL)
+        with killed_after(LIMIT, *workers) as late:
+            until(lambda: not any(map(_alive, workers)))
+    assert not late.is_set()
+
+
+@contextmanager
+def killed_after(seconds: float, *processes: int) -> Generator[threading.Event]:
+    """Kill processes after a time, so that a test that waits for their end goes on; the event tells it."""
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
 
 
 def test_memory_cannot_be_shared_among_processes() -> None:
