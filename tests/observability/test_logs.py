@@ -83,10 +83,19 @@ def test_the_page_lists_no_event_that_does_not_exist() -> None:
     assert set(EVENTS) - {event for *_, events in calls() for event in events} == set()
 
 
+@pytest.fixture
+def job_context(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The running job on captured lines. pytest has one handler for all tests of a process."""
+    context = JobContextFilter()
+    caplog.handler.addFilter(context)
+    yield
+    caplog.handler.removeFilter(context)
+
+
+@pytest.mark.usefixtures("job_context")
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_lines_inside_a_handler_have_its_job(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     shop = logging.getLogger("shop")
-    caplog.handler.addFilter(JobContextFilter())
     events: list[Any] = []
 
     def say(text: str) -> None:
