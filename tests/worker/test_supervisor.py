@@ -136,7 +136,9 @@ def test_a_supervisor_that_ends_takes_its_workers_along_and_is_missed(
         os.kill(supervisor, number)
         with killed_after(LIMIT, parent.pid):
             assert f"(process {supervisor}) has ended, and its workers stop" in parent.stdout.readline()
-        rest, _ = parent.communicate("stop\n", timeout=60)
+        with killed_after(LIMIT, parent.pid, *workers) as late:
+            rest, _ = parent.communicate("stop\n")
+    assert not late.is_set()
     assert (rest, parent.returncode) == ("stopped\n", 0)
     until(lambda: not any(map(_alive, workers)))
 
